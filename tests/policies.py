@@ -23,7 +23,7 @@ from transformers import (
 
 from corridor import CorridorSettings, load
 from keel.envs.base import Environment
-from keel.models.decoder import DecoderWeights, weights_of
+from keel.models.weights import DecoderWeights, weights_of
 from keel.models.tiny import TinyModel, build_tiny
 from keel.models.tokenizer import build_tokenizer
 from keel.objective.method import resolve
@@ -211,5 +211,5 @@ def _cloned_weights(updates: int) -> dict[str, torch.Tensor]:
     )
     cloner = Cloner(agent.model, examples, batch_turns=64, learning_rate=1e-2, warmup_updates=5, weight_decay=0.0)
     for _ in range(updates):
-        cloner.update()
+        cloner.update(cloner.draw())
     return {name: tensor.clone() for name, tensor in agent.model.state_dict().items()}

@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from keel.run import cloning, loop
 from keel.run.interrupts import finish_first
-from keel.train.checkpoint import checkpoints
+from keel.train.checkpoint import checkpoints, read_cloning
 from runs import assert_same_tensors, events, keel, keel_process, step_metrics, tensors, train_arguments
 
 STEPS = 12
@@ -87,17 +89,84 @@ def test_kill_9_loses_the_steps_since_the_last_checkpoint_only(
     finish_like(folder, whole)
 
 
-def test_ctrl_c_while_cloning_says_that_nothing_is_saved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_cloning_saves_what_was_cloned_and_says_how_to_go_on(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
     process = keel_process(train_arguments(folder, "--clone.max_updates", "100000"), tmp_path)
     try:
         wait_for(folder / "events.jsonl", '"kind": "clone"', process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130
-    assert (err, "stopped while cloning; there is no checkpoint yet" in out) == ("", True)
+    assert (process.returncode, err) == (130, "")
+    assert f"stopped; saved as cloning. Go on with: keel train --resume {folder}" in out.replace("\n", " ")
+    assert read_cloning(folder / "checkpoints" / "cloning").num_updates >= 40
+
+
+CLONED_TWICE = ["--clone.max_updates", "60", "--clone.check_every", "20", "--steps", "2"]
+
+
+@pytest.mark.parametrize(
+    ("source", "moment"),
+    [
+        ("demonstrations", "an update"),
+        ("demonstrations", "a check"),
+        ("demonstrations", "the first evaluation"),
+        ("rollouts", "an update"),
+    ],
+)
+def test_cloning_that_was_stopped_goes_on_as_if_nobody_had_stopped_it(
+    source: str, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit, whenever the signal arrives; a second stop and the events of a part that was lost change nothing."""
+    more = [*CLONED_TWICE, "--clone.source", source]
+    if source == "rollouts":
+        assert keel(*train_arguments(tmp_path / "sane", "--steps", "0")) == 0
+        more += ["--model", str(checkpoints(tmp_path / "sane" / "checkpoints")[-1]), "--clone.rollout_tasks", "32"]
+        more += ["--prompt.style", "terse", "--prompt.max_new_tokens", "16", "--train.micro_batch_tokens", "32768"]
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    assert keel(*train_arguments(whole, *more)) == 0
+    owner, name, calls = {
+        "an update": (torch.optim.AdamW, "step", 30),
+        "a check": (cloning, "evaluate", 2),
+        "the first evaluation": (loop, "evaluate", 1),
+    }[moment]
+    with monkeypatch.context() as patch:
+        _press_at(patch, owner, name, calls)
+        assert keel(*train_arguments(folder, *more)) == 130
+    found = read_cloning(folder / "checkpoints" / "cloning").num_updates if moment != "the first evaluation" else None
+    assert found == {"an update": 30, "a check": 40, "the first evaluation": None}[moment]
+    if found is not None:
+        with monkeypatch.context() as patch:
+            _press_at(patch, torch.optim.AdamW, "step", 5)
+            assert keel("train", "--resume", str(folder)) == 130
+        with (folder / "events.jsonl").open("a") as file:
+            file.write('{"kind": "clone", "step": 0, "seconds": 1, "update": 60, "loss": 9.0, "success": 1.0}\n')
+    assert keel("train", "--resume", str(folder)) == 0
+    assert not (folder / "checkpoints" / "cloning").exists()
+    checks = [[(e["update"], e["loss"], e["success"]) for e in events(run, "clone")] for run in (whole, folder)]
+    assert checks[0] == checks[1] and [update for update, _, _ in checks[0]] == [20, 40, 60]
+    assert step_metrics(folder) == step_metrics(whole)
+    assert len(events(folder, "eval")) == len(events(whole, "eval"))
+    assert_same_tensors(tensors(folder, 2), tensors(whole, 2))
+
+
+def _press_at(patch: pytest.MonkeyPatch, owner: Any, name: str, calls: int) -> None:
+    """Ctrl-C in the given call of a function, before it does anything; an update that is held finishes first."""
+    original = getattr(owner, name)
+    left = calls
+
+    def pressed(*arguments: Any, **named: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(*arguments, **named)
+
+    patch.setattr(owner, name, pressed)
 
 
 def test_ctrl_c_between_optimizer_steps_saves_no_half_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

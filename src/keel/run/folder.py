@@ -16,6 +16,7 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,6 +61,10 @@ class RunFolder:
             file.write(line + "\n")
             file.flush()
 
+    def events(self) -> list[dict[str, Any]]:
+        """What was logged so far."""
+        return [json.loads(line) for line in (self.path / "events.jsonl").read_text().splitlines()]
+
     def write(self, name: str, text: str) -> None:
         """Write a whole file so that a reader never sees half of it."""
         partial = self.path / f".{name}.partial"
@@ -69,8 +74,13 @@ class RunFolder:
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
         self.write(name, json.dumps(_plain(value), indent=2) + "\n")
 
-    def drop_events_after(self, step: int) -> None:
-        """Before a resume: forget what a later, lost part of the run logged, and a cut last line."""
+    def drop_events_after(self, step: int, clone_update: int | None = None) -> None:
+        """Before a resume: forget what a later, lost part of the run logged, and a cut last line.
+
+        Args:
+            step: the last one that is kept.
+            clone_update: the last update of cloning that is kept, where cloning goes on.
+        """
         file = self.path / "events.jsonl"
         kept: list[str] = []
         for line in file.read_text(errors="replace").splitlines() if file.exists() else []:
@@ -80,7 +90,8 @@ class RunFolder:
                 continue
             if not isinstance(event, dict) or not isinstance(event.get("step"), int):
                 continue
-            if event["step"] <= step and event.get("kind") != "end":
+            lost = clone_update is not None and event.get("kind") == "clone" and event["update"] > clone_update
+            if event["step"] <= step and event.get("kind") != "end" and not lost:
                 kept.append(line)
         self.write("events.jsonl", "".join(line + "\n" for line in kept))
 

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from keel.envs.base import Environment
 from keel.errors import DataError, SettingError
-from keel.models.decoder import weights_of
-from keel.objective.method import describe, resolve
+from keel.objective.method import Method, describe, resolve
 from keel.report.html import write_report
-from keel.rollout.collect import EnvPool, play_tasks
-from keel.rollout.episode import derive_seed
+from keel.rollout.collect import EnvPool
 from keel.run import loop, toml
 from keel.run.clock import COMMAND
+from keel.run.cloning import clone
 from keel.run.console import Console
 from keel.run.crediting import bound, state_from_text
 from keel.run.environments import find_environment
-from keel.run.evaluate import Evaluation, evaluate
+from keel.run.evaluate import Evaluation
 from keel.run.folder import RunFolder, machine, make_run_path, new_run_path, require_run
-from keel.run.interrupts import terminate_as_interrupt
+from keel.run.interrupts import finish_first, terminate_as_interrupt
 from keel.run.presets import default_settings
 from keel.run.selftest import self_test
 from keel.run.session import Agent, Session, build_agent, build_trainer
 from keel.run.settings import Settings
 from keel.run.threads import choose_threads, num_cores
-from keel.train.checkpoint import Progress, checkpoints, load_checkpoint
-from keel.train.clone import Cloner, Example, demonstration_examples, rollout_examples
+from keel.train.checkpoint import Progress, checkpoints, cloning_checkpoint, load_checkpoint, read_cloning
 
 _NO_PROGRESS = Progress(
     step=0, num_updates=0, env_steps=0, sampled_tokens=0, seconds=0.0, empty_in_a_row=0, credit_state=""
@@ -63,21 +61,27 @@ def start(settings: Settings[Any]) -> Path:
     folder.event("start", 0, env=settings.env_name, method=method.name)
     console.note(f"run {path}: {settings.env_name}, {settings.method}, seed {settings.run.seed}; {why}")
     console.note(environment.check_splits())
+    return _from_its_start(settings, environment, method, agent, folder, console)
+
+
+def _from_its_start(
+    settings: Settings[Any], environment: Environment, method: Method, agent: Agent, folder: RunFolder, console: Console
+) -> Path:
+    """Clone, from where cloning was stopped if it was, then train."""
     pool = EnvPool(environment)
-    if settings.clone.max_updates:
-        _clone_first(settings, agent, environment, pool, folder, console)
-    session = Session(
-        settings, environment, method, agent, pool, build_trainer(settings, agent, method), folder, console
-    )
-    agent.engine.load(session.trainer.weights(), version=0)
-    console.note(self_test(session))
-    loop.evaluate_now(session, 0, settings.eval.tasks)
-    loop.save(session, _NO_PROGRESS)
-    return _train(session, _NO_PROGRESS)
+    with _left_in_order(folder, console):
+        if settings.clone.max_updates:
+            clone(settings, agent, environment, pool, folder, console)
+        with finish_first():
+            trainer = build_trainer(settings, agent, method)
+            session = Session(settings, environment, method, agent, pool, trainer, folder, console)
+            agent.engine.load(trainer.weights(), version=0)
+            loop.save(session, _NO_PROGRESS)
+        return _train(session, _NO_PROGRESS)
 
 
 def resume(path: Path, changed: dict[str, Any]) -> Path:
-    """Go on with a run from its last checkpoint.
+    """Go on with a run from its last checkpoint; from where cloning was stopped, if it has none yet.
 
     Args:
         path: the run folder.
@@ -87,14 +91,20 @@ def resume(path: Path, changed: dict[str, Any]) -> Path:
     settings = load_settings(path)
     settings = _extended(settings, changed)
     found = checkpoints(path / "checkpoints")
-    if not found:
+    cloning = cloning_checkpoint(path / "checkpoints")
+    if not found and not cloning.exists():
         raise DataError(
-            f"{path} has no checkpoint to go on from; it stopped before cloning ended. Start again with `keel train`."
+            f"{path} has no checkpoint to go on from; it ended before one was saved. Start again with `keel train`."
         )
     environment = find_environment(settings.env_name).load(settings.env)
     method = bound(resolve(settings.method), environment)
     _check_evaluations(settings, environment)
     choose_threads(settings.run.threads or _threads_before(path))
+    if not found:
+        stopped, agent = read_cloning(cloning), build_agent(settings, environment)
+        folder = RunFolder(path, seconds_before=stopped.run_seconds + COMMAND.seconds())
+        folder.write("config.toml", toml.dump(settings))
+        return _from_its_start(settings, environment, method, agent, folder, Console(settings.train.steps))
     agent = build_agent(settings, environment, checkpoint=str(found[-1]))
     trainer = build_trainer(settings, agent, method)
     progress = load_checkpoint(found[-1], trainer)
@@ -112,7 +122,8 @@ def resume(path: Path, changed: dict[str, Any]) -> Path:
         )
     else:
         console.note(f"going on with {path} at step {progress.step} of {settings.train.steps}")
-    return _train(session, progress)
+    with _left_in_order(folder, console):
+        return _train(session, progress)
 
 
 def load_settings(path: Path) -> Settings[Any]:
@@ -160,89 +171,35 @@ def _threads_before(path: Path) -> int:
     return threads if isinstance(threads, int) and 0 < threads <= num_cores() else 0
 
 
-def _clone_first(
-    settings: Settings[Any], agent: Agent, environment: Environment, pool: EnvPool, folder: RunFolder, console: Console
-) -> None:
-    try:
-        clone(settings, agent, environment, pool, folder, console)
-    except KeyboardInterrupt:
-        console.note(
-            "\nstopped while cloning; there is no checkpoint yet. Start again with `keel train` and another --out."
-        )
-        raise
-
-
-def clone(
-    settings: Settings[Any], agent: Agent, environment: Environment, pool: EnvPool, folder: RunFolder, console: Console
-) -> None:
-    """Clone demonstrations until the policy succeeds on `clone.target_success` of some training tasks."""
-    chosen = settings.clone
-    seed = derive_seed(settings.run.seed, "clone")
-    train_split = environment.splits[0]
-    cloner = Cloner(
-        agent.model,
-        _examples(settings, agent, environment, pool, seed),
-        batch_turns=chosen.batch_turns,
-        learning_rate=chosen.learning_rate,
-        warmup_updates=chosen.warmup_updates,
-        weight_decay=chosen.weight_decay,
-    )
-    tasks = [environment.sample_task(train_split, derive_seed(seed, "check", i)) for i in range(chosen.check_tasks)]
-    start = time.perf_counter()
-    result: Evaluation | None = None
-    while cloner.num_updates < chosen.max_updates:
-        loss = cloner.update()
-        if chosen.max_seconds and time.perf_counter() - start > chosen.max_seconds:
-            break
-        if cloner.num_updates % chosen.check_every:
-            continue
-        agent.engine.load(weights_of(agent.model, agent.dtype, fused=True), version=0)
-        result = evaluate(agent.player, pool, tasks, train_split, derive_seed(seed, "check", cloner.num_updates))
-        folder.event("clone", 0, update=cloner.num_updates, loss=loss, success=result.success)
-        console.note(
-            f"cloning, update {cloner.num_updates}: loss {loss:.3f}, success on training tasks {result.success:.3f}"
-        )
-        if result.success >= chosen.target_success:
-            break
-    reached = result is not None and result.success >= chosen.target_success
-    console.note(
-        f"cloned {cloner.num_turns} demonstrated turns in {time.perf_counter() - start:.0f} s"
-        + (
-            ""
-            if reached
-            else f"; the target success {chosen.target_success} was not reached in {cloner.num_updates} updates"
-        )
-    )
-
-
-def _examples(
-    settings: Settings[Any], agent: Agent, environment: Environment, pool: EnvPool, seed: int
-) -> Iterator[Example]:
-    """What is cloned: demonstrations, or the policy's own successes."""
-    if settings.clone.source == "demonstrations":
-        return demonstration_examples(environment, agent.context, agent.text, agent.renderer, seed)
-    split = environment.splits[0]
-    count = settings.clone.rollout_tasks
-    tasks = [environment.sample_task(split, derive_seed(seed, "rollout", i)) for i in range(count)]
-    return rollout_examples(play_tasks(agent.player, pool, tasks, derive_seed(seed, "rollouts")), seed)
-
-
-def _train(session: Session, progress: Progress) -> Path:
-    """The loop and what comes after it; whatever stops it, the terminal is left in order and Ctrl-C says how to go on."""
-    folder, console = session.folder, session.console
+@contextmanager
+def _left_in_order(folder: RunFolder, console: Console) -> Iterator[None]:
+    """Whatever stops the block, the terminal is left in order; Ctrl-C and SIGTERM say what is saved and how to go on."""
     try:
         with terminate_as_interrupt():
-            outcome = loop.train(session, progress)
-        if outcome.interrupted:
-            raise KeyboardInterrupt
-        return _finish(session, outcome.progress)
+            yield
     except KeyboardInterrupt:
         console.close()
-        last = checkpoints(folder.checkpoints)[-1].name
-        console.note(f"\nstopped; saved as {last}. Go on with: keel train --resume {folder.path}")
+        cloning = cloning_checkpoint(folder.checkpoints)
+        saved = [path.name for path in (cloning, *checkpoints(folder.checkpoints)) if path.exists()]
+        console.note(
+            f"\nstopped; saved as {saved[-1]}. Go on with: keel train --resume {folder.path}"
+            if saved
+            else "\nstopped before there was anything to save. Start again with `keel train` and another --out."
+        )
         raise
     finally:
         console.close()
+
+
+def _train(session: Session, progress: Progress) -> Path:
+    """What comes before the first step, the loop, and what comes after it."""
+    if not any(event["kind"] == "eval" for event in session.folder.events()):
+        session.console.note(self_test(session))
+        loop.evaluate_now(session, progress.step, session.settings.eval.tasks)
+    outcome = loop.train(session, progress)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return _finish(session, outcome.progress)
 
 
 def _finish(session: Session, progress: Progress) -> Path:
@@ -268,8 +225,7 @@ def _finish(session: Session, progress: Progress) -> Path:
 
 
 def _results(session: Session, progress: Progress, final: Evaluation) -> dict[str, object]:
-    lines = (session.folder.path / "events.jsonl").read_text().splitlines()
-    events = [json.loads(line) for line in lines]
+    events = session.folder.events()
     evaluations = [e for e in events if e["kind"] == "eval"]
     first_metric = next((e["seconds"] for e in events if e["kind"] in ("clone", "eval", "step")), 0.0)
     keys = ("success", "low", "high", "successes", "count", "return", "turns", "valid_format", "families", "errors")

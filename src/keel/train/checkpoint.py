@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,10 +20,12 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging as hub_logging
 
 from keel.errors import DataError, KeelError
+from keel.train.clone import Cloner
 from keel.train.critic import ValueModel
 from keel.train.trainer import Trainer
 
 _STATE = "keel_state.json"
+_CLONING = "keel_cloning.json"
 _OPTIMIZER = "keel_optimizer.safetensors"
 _REFERENCE = "keel_reference.safetensors"
 _CRITIC = "keel_critic.safetensors"
@@ -52,6 +54,22 @@ class Progress:
     """The shapers' memory, serialised; empty when there is none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloneProgress:
+    """Where cloning stands."""
+
+    num_updates: int
+    """Optimizer steps done."""
+    num_turns: int
+    """Demonstrated turns that they took."""
+    loss: float | None
+    """Of the last update, in nats per token; None before the first."""
+    seconds: float
+    """Spent cloning so far."""
+    run_seconds: float
+    """Spent on the run so far."""
+
+
 def save_checkpoint(
     folder: Path, trainer: Trainer, tokenizer: PreTrainedTokenizerBase, progress: Progress, keep: int
 ) -> Path:
@@ -60,33 +78,74 @@ def save_checkpoint(
     Raises:
         KeelError: the disk is full or not writable; earlier checkpoints are untouched.
     """
-    target = folder / f"step_{progress.step:06d}"
-    partial = folder / f".partial_{progress.step:06d}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob(".partial_*"):  # of a process that was stopped while it saved
-            shutil.rmtree(left, ignore_errors=True)
-        partial.mkdir()
+
+    def write(partial: Path) -> None:
         _save_model(trainer.model, partial)
         _save_tokenizer(tokenizer, partial)
-        save_file(_optimizer_tensors(trainer), partial / _OPTIMIZER)
+        save_file(_state_tensors(trainer.optimizer, dict(trainer.model.named_parameters())), partial / _OPTIMIZER)
         if trainer.reference is not None:
             tensors = {n: p.detach().contiguous().clone() for n, p in trainer.reference.named_parameters()}
             save_file(tensors, partial / _REFERENCE)
         if trainer.critic is not None:
             save_file(_critic_tensors(trainer.critic), partial / _CRITIC)
         (partial / _STATE).write_text(json.dumps(asdict(progress)))
+
+    remedy = f"Earlier checkpoints in {folder} are untouched; free some space and go on with `keel train --resume RUN`."
+    target = _save_whole(folder / f"step_{progress.step:06d}", write, remedy)
+    shutil.rmtree(cloning_checkpoint(folder), ignore_errors=True)
+    for old in checkpoints(folder)[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def save_cloning(
+    folder: Path, cloner: Cloner, tokenizer: PreTrainedTokenizerBase, seconds: float, run_seconds: float
+) -> Path:
+    """Save `folder/cloning`, from which cloning goes on; the first checkpoint of training replaces it.
+
+    Args:
+        folder: of the run's checkpoints.
+        cloner: between two updates.
+        tokenizer: of the policy.
+        seconds: spent cloning so far.
+        run_seconds: spent on the run so far.
+
+    Raises:
+        KeelError: the disk is full or not writable.
+    """
+    progress = CloneProgress(
+        num_updates=cloner.num_updates,
+        num_turns=cloner.num_turns,
+        loss=cloner.loss,
+        seconds=seconds,
+        run_seconds=run_seconds,
+    )
+
+    def write(partial: Path) -> None:
+        _save_model(cloner.model, partial)
+        _save_tokenizer(tokenizer, partial)
+        save_file(_state_tensors(cloner.optimizer, dict(cloner.model.named_parameters())), partial / _OPTIMIZER)
+        (partial / _CLONING).write_text(json.dumps(asdict(progress)))
+
+    return _save_whole(cloning_checkpoint(folder), write, "Free some space and start again with `keel train`.")
+
+
+def _save_whole(target: Path, write: Callable[[Path], None], remedy: str) -> Path:
+    """Let `write` fill a folder that appears as `target` when it is whole and on disk, or not at all."""
+    folder = target.parent
+    partial = folder / f".partial_{target.name.removeprefix('step_')}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.glob(".partial_*"):  # of a process that was stopped while it saved
+            shutil.rmtree(left, ignore_errors=True)
+        partial.mkdir()
+        write(partial)
         for path in partial.iterdir():
             _flush(path)
         _put_in_place(partial, target)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise KeelError(
-            f"cannot save checkpoint {target}: {error}. Earlier checkpoints in {folder} are untouched; free some space "
-            "and go on with `keel train --resume RUN`."
-        ) from error
-    for old in checkpoints(folder)[:-keep]:
-        shutil.rmtree(old, ignore_errors=True)
+        raise KeelError(f"cannot save checkpoint {target}: {error}. {remedy}") from error
     return target
 
 
@@ -135,14 +194,15 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("step_*") if (p / _STATE).exists())
 
 
-def _optimizer_tensors(trainer: Trainer) -> dict[str, torch.Tensor]:
-    """The optimizer's tensors under the parameters' names."""
-    return _state_tensors(trainer.optimizer, dict(trainer.model.named_parameters()))
+def cloning_checkpoint(folder: Path) -> Path:
+    """Where cloning that was stopped is kept; it need not exist."""
+    return folder / "cloning"
 
 
 def _state_tensors(
     optimizer: torch.optim.Optimizer, parameters: Mapping[str, torch.nn.Parameter]
 ) -> dict[str, torch.Tensor]:
+    """The optimizer's tensors under the parameters' names."""
     named = {id(p): name for name, p in parameters.items()}
     return {
         f"{named[id(p)]}/{key}": value.detach().contiguous().clone()
@@ -206,6 +266,42 @@ def load_checkpoint(folder: Path, trainer: Trainer) -> Progress:
         _restore_critic(folder, trainer.critic, critic)
     trainer.num_updates = progress.num_updates
     return progress
+
+
+def read_cloning(folder: Path) -> CloneProgress:
+    """Where cloning stood when it was stopped, without its weights.
+
+    Raises:
+        DataError: the file is missing, cut short or of another version.
+    """
+    try:
+        return CloneProgress(**json.loads((folder / _CLONING).read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise _no_cloning(folder, error) from error
+
+
+def load_cloning(folder: Path, cloner: Cloner) -> CloneProgress:
+    """Put the weights, optimizer state and place in the examples of stopped cloning into a cloner.
+
+    Raises:
+        DataError: files missing, cut short or of another model.
+    """
+    progress = read_cloning(folder)
+    try:
+        weights, tensors = load_file(folder / "model.safetensors"), load_file(folder / _OPTIMIZER)
+    except (OSError, SafetensorError) as error:
+        raise _no_cloning(folder, error) from error
+    _copy_parameters(folder, cloner.model, weights)
+    _restore_state(folder / _OPTIMIZER, cloner.optimizer, dict(cloner.model.named_parameters()), tensors)
+    cloner.go_on_after(progress.num_updates, progress.num_turns, progress.loss)
+    return progress
+
+
+def _no_cloning(folder: Path, error: Exception) -> DataError:
+    return DataError(
+        f"{folder} is no whole checkpoint of cloning: {error}. Expected {_CLONING}, model.safetensors and {_OPTIMIZER}; "
+        "start again with `keel train`."
+    )
 
 
 def _restore_critic(folder: Path, critic: ValueModel, tensors: dict[str, torch.Tensor]) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from keel.envs.base import Environment, PromptText
 from keel.errors import DataError, KeelError, TrainingError
-from keel.models.decoder import weights_of
+from keel.models.weights import weights_of
 from keel.prompt.context import Context, PastTurn
 from keel.prompt.render import ChatRenderer
 from keel.rollout.episode import derive_seed
@@ -123,37 +123,48 @@ class Cloner:
         weight_decay: float,
         max_grad_norm: float = 1.0,
     ) -> None:
-        self._model = model
+        self.model = model
         self._examples = iter(examples)
         self._batch_turns = batch_turns
         self._learning_rate = learning_rate
         self._warmup_updates = warmup_updates
         self._max_grad_norm = max_grad_norm
         parameters = [p for p in model.parameters() if p.requires_grad]
-        self._optimizer = torch.optim.AdamW(
+        self.optimizer = torch.optim.AdamW(
             parameters, lr=learning_rate, betas=(0.9, 0.98), weight_decay=weight_decay, fused=True
         )
         self.num_updates = 0
         self.num_turns = 0
+        self.loss: float | None = None
+        """Of the last update; None before the first."""
 
-    def update(self) -> float:
+    def go_on_after(self, num_updates: int, num_turns: int, loss: float | None) -> None:
+        """Take the place of a cloner of the same examples that has made so many updates from so many turns."""
+        self.num_updates, self.num_turns, self.loss = num_updates, num_turns, loss
+        next(islice(self._examples, num_turns, num_turns), None)
+
+    def draw(self) -> list[Example]:
+        """The turns of the next update; drawn and not used, they are drawn again by whoever goes on."""
+        return list(islice(self._examples, self._batch_turns))
+
+    def update(self, batch: Sequence[Example]) -> float:
         """One optimizer step; returns the mean negative log-likelihood per token, in nats."""
-        batch = list(islice(self._examples, self._batch_turns))
         warm = min(1.0, (self.num_updates + 1) / max(1, self._warmup_updates))
-        for group in self._optimizer.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = self._learning_rate * warm
         scores = score_rows(
-            weights_of(self._model, torch.float32), [e.prompt_ids for e in batch], [e.action_ids for e in batch]
+            weights_of(self.model, torch.float32), [e.prompt_ids for e in batch], [e.action_ids for e in batch]
         )
         loss = -scores.logprob_N.mean()
         if not bool(torch.isfinite(loss)):
             raise TrainingError(
                 f"the cloning loss is {loss.item()} at update {self.num_updates}; lower clone.learning_rate"
             )
-        self._optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._max_grad_norm)
-        self._optimizer.step()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._max_grad_norm)
+        self.optimizer.step()
         self.num_updates += 1
         self.num_turns += len(batch)
-        return float(loss.detach())
+        self.loss = float(loss.detach())
+        return self.loss

@@ -89,7 +89,7 @@ def test_loss_is_the_mean_over_tokens_of_the_hugging_face_model() -> None:
     with torch.no_grad():
         expected = -torch.cat([hub_logprobs(agent.model, e.prompt_ids, e.action_ids) for e in batch]).mean()
     cloner = Cloner(agent.model, batch, batch_turns=16, learning_rate=1e-3, warmup_updates=0, weight_decay=0.0)
-    assert cloner.update() == pytest.approx(float(expected), rel=1e-4)
+    assert cloner.update(cloner.draw()) == pytest.approx(float(expected), rel=1e-4)
     assert (cloner.num_updates, cloner.num_turns) == (1, 16)
 
 
@@ -98,7 +98,7 @@ def test_cloning_teaches_the_format_and_the_answer() -> None:
     text = agent.environment.prompt_text("terse")
     made = demonstration_examples(agent.environment, agent.player.context, text, agent.player.renderer, 3)
     cloner = Cloner(agent.model, made, batch_turns=64, learning_rate=1e-2, warmup_updates=5, weight_decay=0.0)
-    losses = [cloner.update() for _ in range(80)]
+    losses = [cloner.update(cloner.draw()) for _ in range(80)]
     assert losses[-1] < 0.1 < 2 < losses[0]
 
 
@@ -111,7 +111,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_change() -> None:
         agent.model.get_parameter("model.norm.weight")[0] = float("nan")
     before = {n: p.clone() for n, p in agent.model.named_parameters()}
     with pytest.raises(TrainingError, match=r"cloning loss is nan at update 0; lower clone.learning_rate"):
-        cloner.update()
+        cloner.update(cloner.draw())
     assert all(torch.equal(p, before[n]) for n, p in agent.model.named_parameters() if n != "model.norm.weight")
 
 
