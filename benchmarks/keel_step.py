@@ -13,8 +13,8 @@ import torch
 
 from guess_env import NEW_TOKENS_PER_TURN, NUM_SIBLINGS, NUM_TASKS, NUM_TURNS, GuessGame
 from keel.envs.base import DemoTurn, Env, Record
-from keel.models.decoder import weights_of
 from keel.models.load import load_policy
+from keel.models.weights import weights_of
 from keel.objective.method import Method, assign_credit, resolve
 from keel.prompt.context import FullHistory
 from keel.prompt.render import ChatRenderer

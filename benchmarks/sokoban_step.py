@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from keel.envs.base import Record
-from keel.models.decoder import weights_of
+from keel.models.weights import weights_of
 from keel.objective.method import assign_credit, policy_loss, resolve, step_weights
 from keel.prompt.context import PastTurn
 from keel.rollout.collect import EnvPool, collect

@@ -23,9 +23,9 @@ from transformers import (
 
 from corridor import CorridorSettings, load
 from keel.envs.base import Environment
-from keel.models.weights import DecoderWeights, weights_of
 from keel.models.tiny import TinyModel, build_tiny
 from keel.models.tokenizer import build_tokenizer
+from keel.models.weights import DecoderWeights, weights_of
 from keel.objective.method import resolve
 from keel.prompt.context import Context, Window
 from keel.prompt.parse import ThinkAction

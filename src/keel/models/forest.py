@@ -51,65 +51,58 @@ def plan_attention(paths: Sequence[Ints], query_positions: Sequence[Ints], max_a
     """
     num_queries = np.array([len(q) for q in query_positions], dtype=np.int64)
     lengths = np.array([int(q[-1]) + 1 if len(q) else 0 for q in query_positions], dtype=np.int64)
-    first_query = np.concatenate([[0], np.cumsum(num_queries)[:-1]])
-    order = [r for r in np.lexsort((lengths, num_queries)) if num_queries[r]]
+    first_query = np.cumsum(num_queries) - num_queries
+    order = np.lexsort((lengths, num_queries))
+    order = order[num_queries[order] > 0]
     inverse_M = np.empty(int(num_queries.sum()), dtype=np.int64)
     blocks: list[AttentionBlock] = []
     offset = 0
     for rows in _buckets(order, num_queries, lengths, max_area):
-        block = _block(rows, paths, query_positions, num_queries, lengths, first_query)
-        width = block.query_SQ.shape[1]
-        for s, r in enumerate(rows):
-            start = first_query[r]
-            inverse_M[start : start + num_queries[r]] = offset + s * width + np.arange(num_queries[r])
+        block, is_query_SQ = _block(rows, paths, query_positions, num_queries, lengths, first_query)
+        inverse_M[block.query_SQ[is_query_SQ]] = offset + np.flatnonzero(is_query_SQ)
         offset += block.query_SQ.size
         blocks.append(block)
     return AttentionPlan(tuple(blocks), inverse_M)
 
 
-def _buckets(order: list[int], num_queries: Ints, lengths: Ints, max_area: int) -> list[list[int]]:
+def _buckets(order: Ints, num_queries: Ints, lengths: Ints, max_area: int) -> list[Ints]:
     """Cut the sorted rows where padding or size would grow too much."""
-    buckets: list[list[int]] = []
-    current: list[int] = []
+    cuts = [0]
     real = width = height = 0
-    for r in order:
-        q, p = int(num_queries[r]), int(lengths[r])
+    sizes = zip(num_queries[order].tolist(), lengths[order].tolist(), strict=True)
+    for i, (q, p) in enumerate(sizes):
         new_width, new_height, new_real = max(width, q), max(height, p), real + q * p
-        padded = new_width * new_height * (len(current) + 1)
-        if current and (padded > max_area or padded > _MAX_PADDING * new_real + 4096):
-            buckets.append(current)
-            current, new_width, new_height, new_real = [], q, p, q * p
-        current.append(r)
+        padded = new_width * new_height * (i + 1 - cuts[-1])
+        if i > cuts[-1] and (padded > max_area or padded > _MAX_PADDING * new_real + 4096):
+            cuts.append(i)
+            new_width, new_height, new_real = q, p, q * p
         real, width, height = new_real, new_width, new_height
-    if current:
-        buckets.append(current)
-    return buckets
+    return [rows for rows in np.split(order, cuts[1:]) if len(rows)]
 
 
 def _block(
-    rows: list[int],
+    rows: Ints,
     paths: Sequence[Ints],
     query_positions: Sequence[Ints],
     num_queries: Ints,
     lengths: Ints,
     first_query: Ints,
-) -> AttentionBlock:
-    width, height = int(num_queries[rows].max()), int(lengths[rows].max())
-    query_SQ = np.zeros((len(rows), width), dtype=np.int64)
+) -> tuple[AttentionBlock, NDArray[np.bool_]]:
+    """A block, and which of its padded queries are real."""
+    q_S, p_S = num_queries[rows], lengths[rows]
+    width, height = int(q_S.max()), int(p_S.max())
+    is_query_SQ = np.arange(width) < q_S[:, None]
+    is_key_SP = np.arange(height) < p_S[:, None]
+    query_SQ = np.where(is_query_SQ, first_query[rows][:, None] + np.arange(width), 0)
     key_SP = np.zeros((len(rows), height), dtype=np.int64)
+    key_SP[is_key_SP] = np.concatenate([paths[r][:p] for r, p in zip(rows.tolist(), p_S.tolist(), strict=True)])
     limit_SQ = np.zeros((len(rows), width), dtype=np.int64)
-    plain = True
-    for s, r in enumerate(rows):
-        q, p = int(num_queries[r]), int(lengths[r])
-        positions = query_positions[r]
-        query_SQ[s, :q] = np.arange(first_query[r], first_query[r] + q)
-        key_SP[s, :p] = paths[r][:p]
-        limit_SQ[s, :q] = positions
-        plain = plain and q == width and p == height and int(positions[0]) == p - q
-    if plain and (width == 1 or width == height):
-        return AttentionBlock(query_SQ, key_SP, None)
+    limit_SQ[is_query_SQ] = np.concatenate([query_positions[r] for r in rows.tolist()])
+    last = is_query_SQ.all() and is_key_SP.all() and (limit_SQ[:, 0] == height - width).all()
+    if last and width in (1, height):
+        return AttentionBlock(query_SQ, key_SP, None), is_query_SQ
     mask_SQP = np.arange(height)[None, None, :] <= limit_SQ[:, :, None]
-    return AttentionBlock(query_SQ, key_SP, mask_SQP)
+    return AttentionBlock(query_SQ, key_SP, mask_SQP), is_query_SQ
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from keel.errors import DataError, SettingError
-from keel.models.decoder import shape_of
+from keel.models.weights import shape_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from keel.errors import KeelError
-from keel.models.decoder import DecoderWeights, DevicePlan, forward
+from keel.models.attention import DevicePlan
+from keel.models.decoder import forward
 from keel.models.forest import plan_attention
+from keel.models.weights import DecoderWeights
 from keel.rollout.drafts import Drafts
 from keel.rollout.engine import Completion, Sampling
 from keel.rollout.sampling import Distribution, RowCache, distribution, draw, uniform, uniform_at
@@ -201,14 +203,16 @@ class LocalEngine:
             [start + np.arange(s.num_new - s.num_hidden, s.num_new) for start, s in zip(starts, segments, strict=True)]
         )
         self._store.begin(slots, tree.num_slots)
+        all_needed = len(needed) == len(slots)
+        plan = DevicePlan.of(plan_attention(paths, new), device)
         result = forward(
             self._weights,
             torch.from_numpy(tree.token[slots]).to(device),
             torch.from_numpy(positions).to(device),
-            DevicePlan.of(plan_attention(paths, new), device),
+            plan,
             self._store,
-            torch.from_numpy(needed).to(device),
-            DevicePlan.of(plan_attention(paths, hidden), device),
+            None if all_needed else torch.from_numpy(needed).to(device),
+            plan if all_needed else DevicePlan.of(plan_attention(paths, hidden), device),
         )
         self._store.keep_hidden(slots[needed], result)
         if self._small_vocabulary:

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from keel.models.decoder import DecoderWeights, DeviceBlock, take_paths
+from keel.models.attention import DeviceBlock, take_paths
+from keel.models.weights import DecoderWeights
 
 _ROOT = 0
 _FIRST_CAPACITY = 8192
@@ -99,43 +100,38 @@ class PrefixTree:
 
 
 class SlotStore:
-    """Keys, values (`[kv heads, slots, D]` a layer) and final hidden states of the slots; memory is taken when slots are filled."""
+    """Keys, values (`[slots, kv heads, D]` a layer) and final hidden states of the slots; memory is taken when slots are filled."""
 
     def __init__(self, weights: DecoderWeights) -> None:
         shape = weights.shape
         like = weights.embedding
         self._device = like.device
         self._slots = torch.zeros(0, dtype=torch.int64, device=like.device)
-        empty = like.new_zeros((shape.num_key_value_heads, 0, shape.head_size))
+        empty = like.new_zeros((0, shape.num_key_value_heads, shape.head_size))
         self._keys = [empty] * shape.num_layers
         self._values = [empty] * shape.num_layers
-        self._rows = _Rows(self._slots.view(0, 1))
-        self._side_by_side = False
-        """Whether this pass computes one token a row in every layer."""
+        self._rows = _Rows()
         self._hidden = like.new_zeros((0, shape.hidden_size))
 
     def begin(self, slots: Slots, num_slots: int) -> None:
         """Name the slots that the next forward pass fills."""
         while num_slots > self._hidden.shape[0]:
             more = max(_FIRST_CAPACITY, self._hidden.shape[0])
-            self._keys = [_longer(k, 1, more) for k in self._keys]
-            self._values = [_longer(v, 1, more) for v in self._values]
-            self._hidden = _longer(self._hidden, 0, more)
+            self._keys = [_longer(k, more) for k in self._keys]
+            self._values = [_longer(v, more) for v in self._values]
+            self._hidden = _longer(self._hidden, more)
         self._slots = torch.from_numpy(slots).to(self._device)
 
-    def put(self, layer: int, key: Tensor, value: Tensor) -> None:
-        self._keys[layer].index_copy_(1, self._slots, key)
-        self._values[layer].index_copy_(1, self._slots, value)
+    def put(self, layer: int, key_MGD: Tensor, value_MGD: Tensor) -> None:
+        self._keys[layer].index_copy_(0, self._slots, key_MGD)
+        self._values[layer].index_copy_(0, self._slots, value_MGD)
 
     def gather(self, layer: int, block: DeviceBlock) -> tuple[Tensor, Tensor]:
-        one_token = block.alone and block.mask_SQP is None and block.query_SQ.shape[1] == 1
-        if layer == 0:
-            self._side_by_side = one_token
-            if one_token and not self._rows.goes_on(block.key_SP):
-                self._rows = _Rows(block.key_SP)
-        if not (one_token and self._side_by_side):
-            return take_paths(self._keys[layer], block), take_paths(self._values[layer], block)
-        return self._rows.take(layer, self._keys[layer], self._values[layer], block)
+        if layer == 0 and block.alone:
+            self._rows.follow(block.key_SP)
+        if block.alone and self._rows.hold(block.key_SP):
+            return self._rows.take(layer, self._keys[layer], self._values[layer])
+        return take_paths(self._keys[layer], block.key_SP), take_paths(self._values[layer], block.key_SP)
 
     def keep_hidden(self, slots: Slots, hidden: Tensor) -> None:
         self._hidden.index_copy_(0, torch.from_numpy(slots).to(self._device), hidden)
@@ -145,60 +141,69 @@ class SlotStore:
         return self._hidden.index_select(0, torch.from_numpy(slots).to(self._device))
 
     def compact(self, kept: Slots) -> None:
-        self._rows = _Rows(self._slots.new_zeros((0, 1)))
+        self._rows = _Rows()
         index = torch.from_numpy(kept).to(self._device)
-        for tensors in (self._keys, self._values):
-            for layer, tensor in enumerate(tensors):
-                tensors[layer][:, : len(kept)] = tensor.index_select(1, index)
-        self._hidden[: len(kept)] = self._hidden.index_select(0, index)
+        for tensors in (self._keys, self._values, [self._hidden]):
+            for tensor in tensors:
+                tensor[: len(kept)] = tensor.index_select(0, index)
 
 
-def _longer(tensor: Tensor, dimension: int, more: int) -> Tensor:
-    """The tensor with `more` zeros appended along a dimension."""
-    shape = list(tensor.shape)
-    shape[dimension] = more
-    return torch.cat([tensor, tensor.new_zeros(shape)], dim=dimension)
+def _longer(tensor: Tensor, more: int) -> Tensor:
+    """The tensor with `more` rows of zeros appended."""
+    return torch.cat([tensor, tensor.new_zeros((more, *tensor.shape[1:]))])
 
 
 class _Rows:
-    """Keys and values of requests that decode side by side, one token a pass: only the new column is copied each time.
+    """Keys and values of requests that decode side by side, pass after pass: only the new columns are copied each time.
 
     Buffers are made on the second pass of the same rows, with room to grow.
     """
 
     _room = 32
+    _most_numbers = 1 << 28
+    """Of a buffer; larger ones are gathered for each layer and dropped."""
 
-    def __init__(self, key_SP: Tensor) -> None:
-        self._seen = key_SP
+    def __init__(self) -> None:
+        self._key_SP = torch.zeros((0, 0), dtype=torch.int64)
         self._growing = False
         self._buffers: dict[int, tuple[Tensor, Tensor]] = {}
+        self._filled: dict[int, int] = {}
+        """Leading columns of a layer's buffers that are those of the paths."""
 
-    def goes_on(self, key_SP: Tensor) -> bool:
-        """Whether these are the same rows with one more key; then they are the ones remembered from now on."""
-        rows, keys = key_SP.shape
-        if self._seen.shape != (rows, keys - 1) or not torch.equal(self._seen, key_SP[:, :-1]):
-            return False
-        self._seen = key_SP
-        self._growing = True
-        return True
+    def follow(self, key_SP: Tensor) -> None:
+        """The rows of this pass: those of the pass before with more keys, or new ones."""
+        before, self._key_SP = self._key_SP, key_SP
+        rows, length = before.shape
+        same = 0
+        if key_SP.shape[0] == rows and key_SP.shape[1] >= length and before.device == key_SP.device:
+            changed = (key_SP[:, :length] != before).any(0).nonzero()
+            same = int(changed[0]) if len(changed) else length
+        self._growing = 2 * same > length
+        self._filled = {layer: min(same, filled) for layer, filled in self._filled.items() if self._growing}
+        self._buffers = self._buffers if self._growing else {}
 
-    def take(self, layer: int, keys: Tensor, values: Tensor, block: DeviceBlock) -> tuple[Tensor, Tensor]:
-        """`[kv heads, S, P, D]` of the paths."""
-        if not self._growing:
-            return take_paths(keys, block), take_paths(values, block)
-        length = block.key_SP.shape[1]
+    def hold(self, key_SP: Tensor) -> bool:
+        """Whether these are the rows of this pass, seen before."""
+        return self._growing and (key_SP is self._key_SP or torch.equal(key_SP, self._key_SP))
+
+    def take(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """`[S, kv heads, P, D]` of the paths."""
+        length = self._key_SP.shape[1]
         kept = self._buffers.get(layer)
         if kept is None or kept[0].shape[2] < length:
-            kept = self._buffers[layer] = (self._buffer(keys, block), self._buffer(values, block))
-        else:
-            column = block.key_SP[:, -1]
-            kept[0][:, :, length - 1] = keys.index_select(1, column)
-            kept[1][:, :, length - 1] = values.index_select(1, column)
+            kept = (self._buffer(keys), self._buffer(values))
+            if kept[0].numel() <= self._most_numbers:
+                self._buffers[layer] = kept
+        elif (filled := self._filled[layer]) < length:
+            new = self._key_SP[:, filled:]
+            kept[0][:, :, filled:length] = take_paths(keys, new)
+            kept[1][:, :, filled:length] = take_paths(values, new)
+        self._filled[layer] = length
         return kept[0][:, :, :length], kept[1][:, :, :length]
 
-    def _buffer(self, tensor: Tensor, block: DeviceBlock) -> Tensor:
-        found = take_paths(tensor, block)
-        heads, rows, length, size = found.shape
-        buffer = found.new_empty((heads, rows, length + self._room, size))
+    def _buffer(self, tensor: Tensor) -> Tensor:
+        found = take_paths(tensor, self._key_SP)
+        rows, heads, length, size = found.shape
+        buffer = found.new_empty((rows, heads, length + self._room, size))
         buffer[:, :, :length] = found
         return buffer

@@ -12,10 +12,10 @@ from transformers.utils import logging as transformers_logging
 
 from keel.envs.base import Environment, PromptText
 from keel.errors import SettingError
-from keel.models.decoder import weights_of
 from keel.models.load import choose_device, load_policy
 from keel.models.tiny import build_tiny
 from keel.models.tokenizer import build_tokenizer
+from keel.models.weights import weights_of
 from keel.objective.method import CreditState, Method
 from keel.prompt.context import Context, FullHistory, Window
 from keel.prompt.parse import ThinkAction

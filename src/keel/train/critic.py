@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from keel.models.decoder import DecoderWeights, weights_of
+from keel.models.weights import DecoderWeights, weights_of
 from keel.objective.critic import Critic
 from keel.train.scoring import score_values
 from keel.types import FloatArray, Group, Turn

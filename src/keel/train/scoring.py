@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint as recompute
 
-from keel.models.decoder import DecoderWeights, DevicePlan, NoCache, forward
+from keel.models.attention import DevicePlan, NoCache
+from keel.models.decoder import forward
 from keel.models.forest import Forest, build_forest
+from keel.models.weights import DecoderWeights
 
 _LOGITS_AT_ONCE = 1 << 24
 """Most logits (nodes x vocabulary) alive at a time; more are made, used and recomputed chunk by chunk."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from keel.errors import TrainingError
 from keel.metrics import Max, Mean, Metric, Total, merge
-from keel.models.decoder import DecoderWeights, weights_of
+from keel.models.weights import DecoderWeights, weights_of
 from keel.objective.critic import Critic
 from keel.objective.loss import policy_loss
 from keel.objective.method import Credit, Method, step_weights

@@ -9,7 +9,7 @@ from transformers import GPT2Config, LlamaConfig, Qwen2Config
 
 import keel.train.scoring as scoring
 from keel.errors import SettingError
-from keel.models.decoder import shape_of, weights_of
+from keel.models.weights import shape_of, weights_of
 from keel.train.scoring import score_rows
 from policies import ARCHITECTURES, fused, hub_logprobs, random_model, random_rows
 
