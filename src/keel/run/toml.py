@@ -56,6 +56,14 @@ def read(path: Path) -> dict[str, Any]:
         raise DataError(f"settings file {path} is not valid TOML: {error}.") from error
 
 
+def value_of(text: str) -> Any:
+    """A value of the command line as a settings file would read it; what is no TOML value is a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
 def model_path(values: dict[str, Any], path: Path | str) -> str | None:
     """The checkpoint that nested settings name, which decides the defaults of the others."""
     model = values.get("model", {})
@@ -82,12 +90,16 @@ def overlay(defaults: T, values: dict[str, Any], prefix: str = "") -> T:
                 raise SettingError(f"setting {prefix}{key} is a table of settings, got {value!r}.")
             changes[key] = overlay(current, value, f"{prefix}{key}.")
         else:
-            changes[key] = _checked(f"{prefix}{key}", value, hints[key])
+            changes[key] = _checked(f"{prefix}{key}", value, hints[key], current)
     return dataclasses.replace(defaults, **changes)  # type: ignore[type-var]
 
 
-def _checked(name: str, value: Any, hint: Any) -> Any:
+def _checked(name: str, value: Any, hint: Any, current: Any) -> Any:
+    """The value in the type of its setting. Nothing is converted but a whole number to a fraction, and a text to a path."""
     try:
-        return TypeAdapter(hint).validate_python(value)
-    except ValidationError as error:
-        raise SettingError(f"setting {name} is {value!r}; {error.errors()[0]['msg']}.") from error
+        return TypeAdapter(hint).validate_json(json.dumps(value), strict=True)
+    except (ValidationError, TypeError) as error:
+        shown = _literal(value) if isinstance(value, bool) else repr(value)
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "no setting takes such a value"
+        remedy = "" if current is None else f" Write it like {name.rpartition('.')[2]} = {_literal(current)}."
+        raise SettingError(f"setting {name} is {shown}; {why}.{remedy}") from error

@@ -231,6 +231,8 @@ def test_a_resume_with_changed_settings(changed: list[str], refused: Refusals, r
     ("more", "part"),
     [
         (["--steps", "many"], "train.steps is 'many'"),
+        (["--steps", "true"], "train.steps is true"),
+        (["--steps", "3.5"], "train.steps is 3.5"),
         (["--steps"], "train.steps"),
         (["steps"], "unexpected argument 'steps'"),
         (["--config", "x.toml"], "leave --config out"),

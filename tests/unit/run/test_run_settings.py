@@ -67,6 +67,39 @@ def test_wrong_values_name_their_setting(values: dict[str, Any], message: str) -
         toml.overlay(defaults(), values)
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("train.steps = true", r"setting train.steps is true; .*integer\. Write it like steps = 100\."),
+        ("train.steps = '5'", r"setting train.steps is '5'; .*integer"),
+        ("train.steps = 3.7", r"setting train.steps is 3\.7; .*integer"),
+        ("train.steps = 3.0", r"setting train.steps is 3\.0; .*integer"),
+        ("train.learning_rate = true", r"setting train.learning_rate is true; .*number\. Write it like .* = 0\.0005\."),
+        ("train.learning_rate = '1e-3'", r"setting train.learning_rate is '1e-3'; .*number"),
+        ("model.save_memory = 1", r"setting model.save_memory is 1; .*boolean\. Write it like save_memory = false\."),
+        ("model.save_memory = 'true'", r"setting model.save_memory is 'true'; .*boolean"),
+        ("model.tiny.num_layers = true", r"setting model.tiny.num_layers is true; .*integer"),
+        ("env.max_turns = false", r"setting env.max_turns is false; .*integer"),
+        ("method = 3", r"setting method is 3; .*string"),
+        ("method = 1979-05-27", r"setting method is datetime.date\(1979, 5, 27\); no setting takes"),
+        ("run.out = 5", r"setting run.out is 5; "),
+    ],
+)
+def test_a_value_of_another_type_is_refused_and_not_converted(line: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(line)
+    with pytest.raises(SettingError, match=message):
+        toml.overlay(defaults(), toml.read(file))
+
+
+def test_a_whole_number_is_a_fraction_too(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text("clone.max_seconds = 30\nrun.out = 'a/b'")
+    changed = toml.overlay(defaults(), toml.read(file))
+    assert (changed.clone.max_seconds, type(changed.clone.max_seconds)) == (30.0, float)
+    assert changed.run.out == Path("a/b")
+
+
 def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match="is not valid TOML"):

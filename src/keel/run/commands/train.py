@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keel.errors import SettingError
-from keel.run import job
+from keel.run import job, toml
 from keel.run.commands.arguments import environment_of, long_names, settings_of, take_options
 
 HELP = """keel train ENV [--method M] [--model PATH] [--steps N] [--seed S] [--out DIR] [--config FILE] [--any.setting VALUE]
@@ -53,5 +53,5 @@ def _nested(arguments: list[str]) -> dict[str, Any]:
         table = values
         for part in path:
             table = table.setdefault(part, {})
-        table[last] = value
+        table[last] = toml.value_of(value)
     return values
