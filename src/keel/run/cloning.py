@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from keel.envs.base import Environment
-from keel.models.decoder import weights_of
+from keel.models.weights import weights_of
 from keel.report.words import counted
 from keel.rollout.collect import EnvPool, play_tasks
 from keel.rollout.episode import derive_seed
