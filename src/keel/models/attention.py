@@ -16,9 +16,6 @@ from torch import Tensor
 
 from keel.models.forest import AttentionPlan
 
-_FUSED_QUERIES = 16
-"""From this many queries a row, fused attention beats plain matrix products on CPU."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceBlock:
@@ -117,37 +114,23 @@ def _attend_block(
     """`[S * Q, H * D]`, padded rows included."""
     _, heads, size = query_MHD.shape
     rows, queries = block.query_SQ.shape
+    share = heads // key_SGPD.shape[1]
     q = query_MHD if in_order else query_MHD.flatten(1).index_select(0, block.query_SQ.reshape(-1))
-    q = q.view(rows, queries, heads, size)
-    attention = _fused_attention if queries >= _FUSED_QUERIES else _plain_attention
-    return attention(q, key_SGPD, value_SGPD, block).reshape(rows * queries, heads * size)
-
-
-def _plain_attention(q_SQHD: Tensor, k_SGPD: Tensor, v_SGPD: Tensor, block: DeviceBlock) -> Tensor:
-    """`[S, Q, H, D]`; the heads that share keys and values are further queries of one product."""
-    rows, queries, heads, size = q_SQHD.shape
-    kv_heads = k_SGPD.shape[1]
-    share = heads // kv_heads
-    q = (q_SQHD * size**-0.5).view(rows, queries, kv_heads, share, size).permute(0, 2, 3, 1, 4)
-    scores = torch.matmul(q.reshape(rows, kv_heads, share * queries, size), k_SGPD.transpose(-1, -2))
-    mask = block.mask_SQP
-    if mask is None and block.causal:
-        mask = torch.ones(queries, queries, dtype=torch.bool, device=q.device).tril()[None]
-    if mask is not None:
-        shaped = scores.view(rows, kv_heads, share, queries, -1).masked_fill(~mask[:, None, None], float("-inf"))
-        scores = shaped.view(rows, kv_heads, share * queries, -1)
-    out = torch.matmul(torch.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype), v_SGPD)
-    return out.view(rows, kv_heads, share, queries, size).permute(0, 3, 1, 2, 4)
-
-
-def _fused_attention(q_SQHD: Tensor, k_SGPD: Tensor, v_SGPD: Tensor, block: DeviceBlock) -> Tensor:
-    """`[S, Q, H, D]`. On CPU the kernel itself shares keys and values among heads; elsewhere masks would rule that out."""
-    share = q_SQHD.shape[2] // k_SGPD.shape[1]
-    shared_by_kernel = share > 1 and q_SQHD.device.type == "cpu"
-    if share > 1 and not shared_by_kernel:
-        k_SGPD, v_SGPD = (t.repeat_interleave(share, dim=1) for t in (k_SGPD, v_SGPD))
     mask = None if block.mask_SQP is None else block.mask_SQP[:, None]
+    if queries == 1:
+        # Heads that share keys and values are further queries of one head.
+        out = F.scaled_dot_product_attention(q.view(rows, -1, share, size), key_SGPD, value_SGPD, attn_mask=mask)
+        return out.reshape(rows, heads * size)
+    # On CPU the kernel itself shares keys and values among heads; elsewhere masks would rule that out.
+    shared_by_kernel = share > 1 and q.device.type == "cpu"
+    if share > 1 and not shared_by_kernel:
+        key_SGPD, value_SGPD = (t.repeat_interleave(share, dim=1) for t in (key_SGPD, value_SGPD))
     out = F.scaled_dot_product_attention(
-        q_SQHD.transpose(1, 2), k_SGPD, v_SGPD, attn_mask=mask, is_causal=block.causal, enable_gqa=shared_by_kernel
+        q.view(rows, queries, heads, size).transpose(1, 2),
+        key_SGPD,
+        value_SGPD,
+        attn_mask=mask,
+        is_causal=block.causal,
+        enable_gqa=shared_by_kernel,
     )
-    return out.transpose(1, 2)
+    return out.transpose(1, 2).reshape(rows * queries, heads * size)

@@ -45,10 +45,10 @@ def forward(
     """
     shape = weights.shape
     x = F.embedding(token_M, weights.embedding)
-    cos, sin = rotary(shape, position_M, x.dtype)
+    rotation = rotary(shape, position_M)
     for i, layer in enumerate(weights.layers):
         last = i + 1 == shape.num_layers
-        arguments = (shape, layer, i, x, cos, sin, last_plan if last else plan, store, needed_U if last else None)
+        arguments = (shape, layer, i, x, rotation, last_plan if last else plan, store, needed_U if last else None)
         if checkpoint and torch.is_grad_enabled():
             x = recompute(_layer, *arguments, use_reentrant=False)
         else:
@@ -61,40 +61,47 @@ def _layer(
     layer: LayerWeights,
     index: int,
     x: Tensor,
-    cos: Tensor,
-    sin: Tensor,
+    rotation: Tensor,
     plan: DevicePlan,
     store: KeyValueStore,
     needed_U: Tensor | None,
 ) -> Tensor:
-    heads, kv_heads, size = shape.num_heads, shape.num_key_value_heads, shape.head_size
-    h = norm(x, layer.input_norm, shape.norm_eps)
-    q, k, v = _queries_keys_values(shape, layer, h, needed_U)
-    k = rotate(k.view(-1, kv_heads, size), cos, sin, layer.key_norm, shape.norm_eps)
-    store.put(index, k, v.view(-1, kv_heads, size))
+    q, k, v = _queries_keys_values(shape, layer, norm(x, layer.input_norm, shape.norm_eps), rotation, needed_U)
+    store.put(index, k, v)
     if needed_U is not None:
-        x, cos, sin = (t.index_select(0, needed_U) for t in (x, cos, sin))
-    q = rotate(q.view(-1, heads, size), cos, sin, layer.query_norm, shape.norm_eps)
+        x = x.index_select(0, needed_U)
     x = x + F.linear(attend(q, store, index, plan), *layer.output)
     gate, up = _project(norm(x, layer.post_norm, shape.norm_eps), layer.gate_up)
     return x + F.linear(F.silu(gate) * up, *layer.down)
 
 
 def _queries_keys_values(
-    shape: DecoderShape, layer: LayerWeights, h: Tensor, needed_U: Tensor | None
+    shape: DecoderShape, layer: LayerWeights, h: Tensor, rotation: Tensor, needed_U: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Keys and values of all nodes, queries of the needed ones."""
-    asking = h if needed_U is None else h.index_select(0, needed_U)
-    if len(layer.qkv) == 3:
-        query, key, value = layer.qkv
-        return F.linear(asking, *query), F.linear(h, *key), F.linear(h, *value)
-    wide, narrow = shape.num_heads * shape.head_size, shape.num_key_value_heads * shape.head_size
-    if needed_U is None:
-        q, k, v = F.linear(h, *layer.qkv[0]).split([wide, narrow, narrow], dim=-1)
-        return q, k, v
-    weight, bias = layer.qkv[0]
-    k, v = F.linear(h, weight[wide:], None if bias is None else bias[wide:]).chunk(2, dim=-1)
-    return F.linear(asking, weight[:wide], None if bias is None else bias[:wide]), k, v
+    """Rotated keys, and values, of all nodes, and rotated queries of the needed ones: `[nodes, heads, D]`."""
+    heads, kv_heads, size = shape.num_heads, shape.num_key_value_heads, shape.head_size
+    wide, narrow = heads * size, kv_heads * size
+    weight, eps = layer.head_norm, shape.norm_eps
+    fused = len(layer.qkv) == 1
+    if fused and needed_U is None:
+        qk, v = F.linear(h, *layer.qkv[0]).split([wide + narrow, narrow], dim=-1)
+        q, k = rotate(qk, rotation, weight, eps).split([heads, kv_heads], dim=1)
+        return q, k, v.view(-1, kv_heads, size)
+    query, key, value = _separate(layer.qkv[0], [wide, narrow, narrow]) if fused else layer.qkv
+    q_weight, k_weight = (None, None) if weight is None else weight.split([heads, kv_heads])
+    q_rotation, k_rotation = rotation.split([heads, kv_heads], dim=1)
+    asking = h
+    if needed_U is not None:
+        asking, q_rotation = h.index_select(0, needed_U), q_rotation.index_select(0, needed_U)
+    q = rotate(F.linear(asking, *query), q_rotation, q_weight, eps)
+    k = rotate(F.linear(h, *key), k_rotation, k_weight, eps)
+    return q, k, F.linear(h, *value).view(-1, kv_heads, size)
+
+
+def _separate(fused: Linear, sizes: list[int]) -> list[Linear]:
+    weight, bias = fused
+    biases = [None] * len(sizes) if bias is None else bias.split(sizes)
+    return list(zip(weight.split(sizes), biases, strict=True))
 
 
 def _project(x: Tensor, gate_up: tuple[Linear, ...]) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 Half precision goes through plain tensor operations with float32 statistics instead.
 
-Shape suffixes: `_M` nodes, `_D` head size.
+Dimensions: `M` nodes, `H` query heads, `G` key-value heads, `D` head size.
 """
 
 from __future__ import annotations
@@ -23,26 +23,40 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return (wide * _scale(wide, eps)).to(x.dtype) * weight
 
 
-def rotary(shape: DecoderShape, position_M: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosines `[M, 1, D]` of the positions, and sines whose first half is negative, as the swapped halves need it."""
+def rotary(shape: DecoderShape, position_M: Tensor) -> Tensor:
+    """Rotations `[M, H + G, D / 2]` of the positions, complex64, once for every query and key head: `exp(i position / theta^(2 j / D))`.
+
+    Spelled out for the heads, the product with them is one pass over contiguous memory.
+    """
     exponent = torch.arange(0, shape.head_size, 2, dtype=torch.float32, device=position_M.device) / shape.head_size
     angle = position_M.float()[:, None] * (1.0 / shape.rope_theta**exponent)
-    cos, sin = angle.cos(), angle.sin()
-    return torch.cat((cos, cos), -1).to(dtype)[:, None], torch.cat((-sin, sin), -1).to(dtype)[:, None]
+    turn = torch.polar(torch.ones_like(angle), angle)[:, None]
+    return turn.expand(-1, shape.num_heads + shape.num_key_value_heads, -1).contiguous()
 
 
-def rotate(x: Tensor, cos: Tensor, signed_sin: Tensor, weight: Tensor | None, eps: float) -> Tensor:
-    """Rotary positions of heads `[M, heads, D]`, after RMSNorm where the architecture has one.
+def rotate(x: Tensor, rotation: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    """Rotary positions of heads, after RMSNorm where the architecture has one.
 
-    `y = n cos + swap(n) sin` with `swap(n) = (n2, n1)` and the sign in the sines; `n = norm(x)`, or `x` without a weight.
+    Args:
+        x: `[M, heads * D]`; the two numbers of a rotated pair are neighbours (`weights.weights_of` orders them so).
+        rotation: `[M, heads, D / 2]`, complex.
+        weight: `[heads, D]` of the norm, or None.
+        eps: of the norm.
+
+    Returns:
+        `[M, heads, D]`.
     """
     if x.dtype == torch.float32:
-        return _Rotate.apply(x, cos, signed_sin, weight, eps)  # type: ignore[return-value]
-    normal = x if weight is None else norm(x, weight, eps)
-    return normal * cos + torch.cat(normal.chunk(2, dim=-1)[::-1], dim=-1) * signed_sin
+        return _Rotate.apply(x, rotation, weight, eps)  # type: ignore[return-value]
+    heads = x.reshape(*rotation.shape[:2], -1).float()
+    if weight is not None:
+        heads = (heads * _scale(heads, eps)).to(x.dtype).float() * weight.float()
+    return _turned(heads, rotation).to(x.dtype)
 
 
 class _Norm(torch.autograd.Function):
+    """`dx = s (w g - x s^2 mean(w g x))`, `dw = sum(g x s)`."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         scale = _scale(x, eps)
@@ -52,52 +66,44 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        return *_norm_gradients(gradients[0], *ctx.saved_tensors), None
+        normal, scale, weight = ctx.saved_tensors
+        (g,) = gradients
+        scaled = (g * normal).reshape(-1, weight.shape[0])
+        inner = torch.mv(scaled, weight).view(scale.shape).div_(-weight.shape[0])
+        return (g * weight).addcmul_(normal, inner).mul_(scale), scaled.sum(0), None
 
 
 class _Rotate(torch.autograd.Function):
-    """The gradient turns back: `dn = g cos - swap(g) sin`."""
+    """The gradient turns back by the conjugate."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, cos: Tensor, signed_sin: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, rotation: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+        heads = x.view(*rotation.shape[:2], -1)
         if weight is None:
-            ctx.save_for_backward(cos, signed_sin)
-            return _turned(x, cos, signed_sin, 1.0)
-        scale = _scale(x, eps)
-        normal = x * scale
-        ctx.save_for_backward(cos, signed_sin, normal, scale, weight)
-        return _turned(normal, cos * weight, signed_sin * _swapped(weight), 1.0)
+            ctx.save_for_backward(rotation)
+            return _turned(heads, rotation)
+        scale = _scale(heads, eps)
+        normal = heads * scale
+        ctx.save_for_backward(rotation, normal, scale, weight)
+        return _turned(normal * weight, rotation)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, Tensor | None, None]:
-        cos, signed_sin, *normalised = ctx.saved_tensors
-        back = _turned(gradients[0], cos, signed_sin, -1.0)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, Tensor | None, None]:
+        rotation, *normalised = ctx.saved_tensors
+        back = _turned(gradients[0].contiguous(), rotation.conj())
         if not normalised:
-            return back, None, None, None, None
-        d_x, d_weight = _norm_gradients(back, *normalised)
-        return d_x, None, None, d_weight, None
+            return back.flatten(1), None, None, None
+        normal, scale, weight = normalised
+        scaled = back * normal
+        inner = torch.linalg.vecdot(scaled, weight).unsqueeze(-1).div_(-weight.shape[1])
+        d_x = (back * weight).addcmul_(normal, inner).mul_(scale)
+        return d_x.flatten(1), None, scaled.sum(0), None
+
+
+def _turned(heads: Tensor, rotation: Tensor) -> Tensor:
+    pairs = torch.view_as_complex(heads.unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * rotation).flatten(-2)
 
 
 def _scale(x: Tensor, eps: float) -> Tensor:
     return x.square().mean(-1, keepdim=True).add_(eps).rsqrt_()
-
-
-def _norm_gradients(g: Tensor, normal: Tensor, scale: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """`dx = s (w g - x s^2 mean(w g x))`, `dw = sum(g x s)`."""
-    scaled = (g * normal).reshape(-1, weight.shape[0])
-    d_weight = scaled.sum(0)
-    inner = torch.mv(scaled, weight).view(scale.shape).div_(-weight.shape[0])
-    return (g * weight).addcmul_(normal, inner).mul_(scale), d_weight
-
-
-def _turned(x: Tensor, cos: Tensor, signed_sin: Tensor, direction: float) -> Tensor:
-    """`x cos + direction swap(x) sin`, half by half, so that the swapped halves are never stored."""
-    half = x.shape[-1] // 2
-    turned = x * cos
-    turned[..., :half].addcmul_(x[..., half:], signed_sin[..., :half], value=direction)
-    turned[..., half:].addcmul_(x[..., :half], signed_sin[..., half:], value=direction)
-    return turned
-
-
-def _swapped(x: Tensor) -> Tensor:
-    return torch.cat(x.chunk(2, dim=-1)[::-1], dim=-1)

@@ -32,9 +32,9 @@ Linear = tuple[Tensor, Tensor | None]
 class LayerWeights:
     input_norm: Tensor
     qkv: tuple[Linear, ...]
-    """Three projections, or one fused."""
-    query_norm: Tensor | None
-    key_norm: Tensor | None
+    """Three projections, or one fused. Within each query and key head the two numbers of a rotated pair are neighbours."""
+    head_norm: Tensor | None
+    """[H + G, D] of query and key heads, in the same order; None where the architecture has no such norm."""
     output: Linear
     post_norm: Tensor
     gate_up: tuple[Linear, ...]
@@ -103,14 +103,14 @@ def weights_of(model: torch.nn.Module, dtype: torch.dtype, *, fused: bool = Fals
     for i in range(shape.num_layers):
         prefix = f"model.layers.{i}"
         attention = f"{prefix}.self_attn"
-        qkv = tuple(linear(f"{attention}.{x}_proj") for x in "qkv")
+        query, key, value = (linear(f"{attention}.{x}_proj") for x in "qkv")
+        qkv = (_paired(shape, query), _paired(shape, key), value)
         gate_up = tuple(linear(f"{prefix}.mlp.{x}_proj") for x in ("gate", "up"))
         layers.append(
             LayerWeights(
                 input_norm=tensors[f"{prefix}.input_layernorm.weight"],
                 qkv=(_fuse(qkv),) if fused else qkv,
-                query_norm=tensors.get(f"{attention}.q_norm.weight"),
-                key_norm=tensors.get(f"{attention}.k_norm.weight"),
+                head_norm=_head_norm(shape, tensors, attention),
                 output=linear(f"{attention}.o_proj"),
                 post_norm=tensors[f"{prefix}.post_attention_layernorm.weight"],
                 gate_up=(_fuse(gate_up),) if fused else gate_up,
@@ -126,3 +126,22 @@ def _fuse(parts: Sequence[Linear]) -> Linear:
     weight = torch.cat([w for w, _ in parts]).detach()
     biases = [b for _, b in parts if b is not None]
     return weight, torch.cat(biases).detach() if biases else None
+
+
+def _paired(shape: DecoderShape, part: Linear) -> Linear:
+    """A query or key projection whose outputs are reordered within heads: a checkpoint rotates `j` with `j + D / 2`.
+
+    Attention does not see the order, since queries and keys share it.
+    """
+    weight, bias = part
+    heads = weight.shape[0] // shape.head_size
+    rows = torch.arange(heads * shape.head_size, device=weight.device).view(heads, 2, -1).transpose(1, 2).reshape(-1)
+    return weight.index_select(0, rows), None if bias is None else bias.index_select(0, rows)
+
+
+def _head_norm(shape: DecoderShape, tensors: dict[str, Tensor], attention: str) -> Tensor | None:
+    query, key = (tensors.get(f"{attention}.{x}_norm.weight") for x in "qk")
+    if query is None or key is None:
+        return None
+    query, key = (t.view(2, -1).T.reshape(1, -1) for t in (query, key))
+    return torch.cat((query.expand(shape.num_heads, -1), key.expand(shape.num_key_value_heads, -1)))
