@@ -12,7 +12,7 @@ from keel.credit.seed import seed_from_demonstrations
 from keel.credit.serialise import graph_to_graphml, store_to_json
 from keel.credit.store import GraphStore
 from keel.errors import DataError, SettingError, unknown_name
-from keel.run.commands.arguments import environment_of, settings_of, take_options
+from keel.run.commands.arguments import environment_of, refuse_unused, settings_of, take_options
 from keel.run.environments import find_environment
 from keel.run.graphs import run_graphs
 
@@ -59,6 +59,8 @@ def _show(arguments: list[str]) -> None:
             "from its first step on. For the graph that demonstrations give: keel arg init ENV"
         )
     if len(line.rest) == 2:
+        if "--most" in line.options:
+            raise SettingError("--most is of the list of tasks; leave it out, or leave the task out.")
         task = task_named(graphs.store, line.rest[1])
         print(as_text(graphs.store.graphs[task], task))
         _write(graphs.store, task, line.options)
@@ -78,6 +80,7 @@ def _init(arguments: list[str]) -> None:
     line = take_options(arguments, (*_FILES, "--task", "--demonstrations"))
     environment_type, rest = environment_of(line.rest, "arg init")
     settings = settings_of(environment_type, rest, None, "arg init")
+    refuse_unused(rest, ("env.",), "keel arg init")
     environment = find_environment(settings.env_name).load(settings.env)
     task = environment.sample_task(environment.splits[0], _count(line.options, "--task", 0, least=0))
     adapter = adapter_for(environment)

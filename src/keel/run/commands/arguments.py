@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,27 @@ SHORT = {
     "--out": "--run.out",
 }
 """Short names of settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Void:
+    """Settings that another setting leaves without effect."""
+
+    names: str
+    """A name, or a section with its dot."""
+    holds: Callable[[Settings[Any]], bool]
+    when: str
+    but: str = ""
+    """A name of the section that keeps its effect."""
+
+
+_VOID = (
+    _Void("prompt.history", lambda s: s.prompt.context == "full_history", "prompt.context is full_history"),
+    _Void("model.tiny.", lambda s: s.model.path is not None, "model.path names a checkpoint"),
+    _Void("clone.", lambda s: s.clone.max_updates == 0, "clone.max_updates is 0", but="clone.max_updates"),
+    _Void("clone.rollout_tasks", lambda s: s.clone.source != "rollouts", "clone.source is not rollouts"),
+    _Void("eval.tasks_on_the_way", lambda s: s.eval.every == 0, "eval.every is 0"),
+)
 
 _RULE = set("│╭╮╰╯─- \t")
 
@@ -75,9 +96,20 @@ def environment_of(arguments: Sequence[str], command: str) -> tuple[EnvironmentT
 
 
 def settings_of(
-    environment: EnvironmentType, arguments: Sequence[str], config: str | None, command: str
+    environment: EnvironmentType,
+    arguments: Sequence[str],
+    config: str | None,
+    command: str,
+    presets: Callable[[EnvironmentType, str | None], Settings[Any]] = default_settings,
 ) -> Settings[Any]:
     """Defaults, then the settings file, then the command line.
+
+    Args:
+        environment: whose settings.
+        arguments: of the command line.
+        config: a settings file.
+        command: its name, for messages.
+        presets: the defaults for an environment and a checkpoint.
 
     Raises:
         SettingError: unknown or impossible settings.
@@ -89,7 +121,7 @@ def settings_of(
         raise SettingError(
             f"{config} is for environment {values['env_name']!r}, the command says {environment.name!r}."
         )
-    defaults = toml.overlay(default_settings(environment, model), values)
+    defaults = toml.overlay(presets(environment, model), values)
     return parse_settings(defaults, environment, given, f"keel {command} {environment.name}")
 
 
@@ -97,6 +129,7 @@ def parse_settings(
     defaults: Settings[Any], environment: EnvironmentType, arguments: Sequence[str], program: str
 ) -> Settings[Any]:
     """The command line over `defaults`; `--help` prints every setting and exits."""
+    arguments = long_names(arguments)
     _check_names(arguments, defaults)
     typed = Settings[environment.settings]  # type: ignore[name-defined]
     output, errors = io.StringIO(), io.StringIO()
@@ -107,7 +140,7 @@ def parse_settings(
                 config=(tyro.conf.FlagConversionOff,),
                 prog=program,
                 default=defaults,
-                args=list(arguments),
+                args=arguments,
                 use_underscores=True,
             )
     except SystemExit as stop:
@@ -115,7 +148,41 @@ def parse_settings(
             print(output.getvalue())
             raise SystemExit(0) from stop
         raise SettingError(_short(output.getvalue() + errors.getvalue())) from stop
-    return dataclasses.replace(parsed, env_name=defaults.env_name)
+    settings = dataclasses.replace(parsed, env_name=defaults.env_name)
+    for name in given_names(arguments):
+        for void in _VOID:
+            if _is_one_of(name, (void.names,)) and name != void.but and void.holds(settings):
+                raise SettingError(
+                    f"setting {name} has no effect when {void.when}; expected one of the two. Leave {name} out."
+                )
+    return settings
+
+
+def refuse_unused(arguments: Sequence[str], used: Sequence[str], command: str, remedy: str = "") -> None:
+    """Raise for a setting of the command line that a command makes no use of.
+
+    Args:
+        arguments: of the command line, checked for unknown names before.
+        used: names of settings that have an effect, and sections with their dot.
+        command: in words.
+        remedy: what else to do than to leave it out.
+    """
+    for name in given_names(arguments):
+        if not _is_one_of(name, used):
+            listed = ", ".join(f"{one}*" if one.endswith(".") else one for one in used)
+            raise SettingError(
+                f"setting {name} has no effect on `{command}`; expected one of {listed}. Leave it out{remedy}."
+            )
+
+
+def _is_one_of(name: str, names: Sequence[str]) -> bool:
+    return any(name.startswith(one) if one.endswith(".") else name == one for one in names)
+
+
+def given_names(arguments: Sequence[str]) -> list[str]:
+    """Full names of the settings on a command line."""
+    options = [a.partition("=")[0] for a in long_names(arguments) if a.startswith("--")]
+    return [option[2:].replace("-", "_") for option in options]
 
 
 def _check_names(arguments: Sequence[str], defaults: Settings[Any]) -> None:

@@ -13,7 +13,7 @@ from keel.envs.check import Effort, check_environment, fingerprint
 from keel.envs.webshop import replay as webshop
 from keel.errors import SettingError
 from keel.prompt.parse import ThinkAction
-from keel.run.commands.arguments import CommandLine, environment_of, settings_of, take_options
+from keel.run.commands.arguments import CommandLine, environment_of, refuse_unused, settings_of, take_options
 
 HELP = """keel check-env ENV [--tasks N] [--slow_ms MS] [--quick] [--env.setting VALUE]
 keel check-env alfworld --traces FILE [--games FOLDER]
@@ -56,6 +56,7 @@ def main(arguments: list[str]) -> int:
     environment, settings = environment_of(line.rest, "check-env")
     effort = Effort(tasks=_number(line, "--tasks", 3), slow_ms=_number(line, "--slow_ms", 100))
     run = settings_of(environment, settings, None, "check-env")
+    refuse_unused(settings, ("env.",), "keel check-env")
     loaded = environment.load(run.env)
     grammar = ThinkAction()
     report = check_environment(loaded, effort, lambda response, admissible: grammar.parse(response, admissible, False))

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
+from keel.errors import SettingError
 from keel.run import job
-from keel.run.commands.arguments import environment_of, settings_of, take_options
+from keel.run.commands.arguments import environment_of, given_names, settings_of, take_options
+from keel.run.environments import EnvironmentType
+from keel.run.presets import default_settings
+from keel.run.settings import Settings
 
 HELP = """keel clone ENV [--out DIR] [--clone.target_success S] [--clone.max_updates N] [--any.setting VALUE]
 keel clone ENV --clone.source rollouts [--model CHECKPOINT]
@@ -24,8 +29,21 @@ def main(arguments: list[str]) -> int:
         return 0
     line = take_options(arguments, ("--config",))
     environment, rest = environment_of(line.rest, "clone")
-    settings = settings_of(environment, rest, line.options.get("--config"), "clone")
+    settings = settings_of(environment, rest, line.options.get("--config"), "clone", _presets)
     if settings.clone.max_updates == 0:
-        settings = dataclasses.replace(settings, clone=dataclasses.replace(settings.clone, max_updates=200))
+        raise SettingError("clone.max_updates is 0, so nothing would be cloned; expected 1 or more.")
+    if "train.steps" in given_names(rest):
+        raise SettingError(
+            "`keel clone` makes no training steps, so train.steps has no effect. Leave it out, and train on afterwards with "
+            "`keel train --resume RUN --steps N`."
+        )
     job.start(dataclasses.replace(settings, train=dataclasses.replace(settings.train, steps=0)))
     return 0
+
+
+def _presets(environment: EnvironmentType, model_path: str | None) -> Settings[Any]:
+    """Those of training, but a language model is cloned too."""
+    settings = default_settings(environment, model_path)
+    if settings.clone.max_updates:
+        return settings
+    return dataclasses.replace(settings, clone=dataclasses.replace(settings.clone, max_updates=200))

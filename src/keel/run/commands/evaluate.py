@@ -8,7 +8,7 @@ from pathlib import Path
 from keel.errors import DataError, SettingError
 from keel.rollout.collect import EnvPool
 from keel.rollout.episode import derive_seed
-from keel.run.commands.arguments import environment_of, parse_settings, settings_of, take_options
+from keel.run.commands.arguments import environment_of, parse_settings, refuse_unused, settings_of, take_options
 from keel.run.environments import find_environment
 from keel.run.evaluate import evaluate
 from keel.run.job import load_settings
@@ -24,6 +24,9 @@ Evaluate the last checkpoint of a run, or any Hugging Face checkpoint on an envi
     keel eval runs/sokoban-sampo-0001
     keel eval runs/sokoban-sampo-0001 --eval.temperature 0
     keel eval Qwen/Qwen3-0.6B sokoban --eval.tasks 64"""
+
+_USED = ("env.", "prompt.", "model.dtype", "model.device", "eval.tasks", "eval.temperature", "eval.top_p", "eval.top_k",
+         "run.seed", "run.threads")  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:
@@ -50,6 +53,7 @@ def main(arguments: list[str]) -> int:
         environment_type, rest = environment_of(rest, "eval")
         settings = settings_of(environment_type, ["--model.path", subject, *rest], None, "eval")
         checkpoint = line.options.get("--checkpoint") or subject
+    refuse_unused(rest, _USED, "keel eval", "; another model is evaluated with `keel eval MODEL ENV`")
     choose_threads(settings.run.threads)
     environment = find_environment(settings.env_name).load(settings.env)
     split = line.options.get("--split") or environment.splits[1]

@@ -19,7 +19,7 @@ from keel.prompt.parse import Grammar, ThinkAction
 from keel.prompt.render import ChatRenderer, Ids
 from keel.rollout.engine import Completion, Sampling
 from keel.rollout.episode import Player, play
-from keel.run.commands.arguments import environment_of, settings_of, take_options
+from keel.run.commands.arguments import environment_of, refuse_unused, settings_of, take_options
 from keel.run.settings import Settings
 from keel.types import Action, End, Finish, Observation, Step, Task, Trajectory
 
@@ -41,6 +41,8 @@ _COMMANDS = """:actions   the admissible actions, all of them
 :expert    how the environment's demonstrator plays this task from its start
 :quit      stop
 Anything else is your action: a text, or its number in the list. A whole response <think>...</think><action>...</action> works too."""
+_USED = ("env.", "prompt.style", "prompt.context", "prompt.history", "prompt.max_prompt_tokens", "prompt.max_episode_tokens",
+         "rollout.format_penalty", "model.path", "run.seed")  # fmt: skip
 _LISTED = 40
 """More admissible actions than this are told only when asked for."""
 _SEARCHED_TASKS = 512
@@ -55,6 +57,7 @@ def main(arguments: list[str]) -> int:
     line = take_options([a for a in arguments if a != "--show-prompt"], ("--split", "--task"))
     environment_type, rest = environment_of(line.rest, "play")
     settings = settings_of(environment_type, rest, None, "play")
+    refuse_unused(rest, _USED, "keel play")
     environment = environment_type.load(settings.env)
     split = line.options.get("--split") or environment.splits[0]
     if split not in environment.splits:
