@@ -31,6 +31,9 @@ from keel.rollout.sampling import Distribution, RowCache, distribution, draw, un
 from keel.rollout.tree import PrefixTree, Segment, SlotStore
 from keel.types import Finish
 
+_PREPARED = 32
+"""Uniform numbers of a request that are made at once, for all new requests together."""
+
 
 @dataclass(slots=True, eq=False)
 class _Request:
@@ -39,17 +42,21 @@ class _Request:
     path: NDArray[np.int64]
     """Slots from the root on; room for every token of the turn."""
     length: int
-    recent: tuple[int, ...]
+    node: int
+    """Where it stands: the last slot."""
+    context: int
     """The last tokens, which select drafts."""
     sampling: Sampling
     seed: int
     future: asyncio.Future[Completion]
+    uniforms: list[float] = field(default_factory=list[float])
     tokens: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
 
-    @property
-    def node(self) -> int:
-        return int(self.path[self.length - 1])
+    def uniform(self) -> float:
+        """The number that draws the next token."""
+        position = len(self.tokens)
+        return self.uniforms[position] if position < len(self.uniforms) else uniform_at(self.seed, position)
 
 
 @dataclass(slots=True)
@@ -96,7 +103,7 @@ class LocalEngine:
         Cached numbers are right but their last bits depend on which requests were computed together; a rollout that starts
         from nothing gives the same bits after a resume.
         """
-        self._drafts = Drafts()
+        self._drafts = Drafts(self._weights.shape.vocab_size)
         self._tree = PrefixTree(self._weights.shape.vocab_size)
         self._store = SlotStore(self._weights)
         self._rows = RowCache()
@@ -115,8 +122,8 @@ class LocalEngine:
         prompt_path = self._tree.prompt_path(prompt_ids)
         path = np.empty(len(prompt_path) + sampling.max_new_tokens, dtype=np.int64)
         path[: len(prompt_path)] = prompt_path
-        recent = tuple(prompt_ids[-Drafts.order :].tolist())
-        request = _Request(path, len(prompt_path), recent, sampling, seed, loop.create_future())
+        context = self._drafts.context(prompt_ids[-Drafts.order :].tolist())
+        request = _Request(path, len(prompt_path), int(prompt_path[-1]), context, sampling, seed, loop.create_future())
         self.statistics.prompt_tokens += len(prompt_ids)
         self._requests.append(request)
         if self._driver is None or self._driver.done():
@@ -146,35 +153,35 @@ class LocalEngine:
     def _advance(self) -> None:
         """One forward pass for the missing nodes, then draw tokens until every request misses a node or is done."""
         self._requests = [r for r in self._requests if not r.future.done()]
+        _prepare([r for r in self._requests if not r.uniforms])
         if self._tree.num_slots > self._max_slots:
             self._forget_unused()
         self._compute([s for r in self._requests if (s := self._missing(r)) is not None])
         ready = self._requests
         while ready:
-            nodes = np.array([r.node for r in ready], dtype=np.int64)
-            present = self._tree.has_hidden[nodes]
-            ready = [r for r, p in zip(ready, present, strict=True) if p]
-            if ready:
-                ready = self._draw_tokens(ready, nodes[present])
+            present = self._tree.has_hidden[[r.node for r in ready]]
+            ready = self._draw_tokens([r for r, p in zip(ready, present, strict=True) if p])
         self._requests = [r for r in self._requests if not r.future.done()]
 
     def _missing(self, request: _Request) -> Segment | None:
         """What must be computed for a request, with likely continuations; None when nothing (or already queued)."""
-        node, tree = request.node, self._tree
+        node, tree, drafts = request.node, self._tree, self._drafts
         if tree.has_hidden[node] or tree.queued[node]:
             return None
         path = request.path[: request.length]
-        num_new = max(1, int(np.count_nonzero(~(tree.has_keys[path] | tree.queued[path]))))
+        num_new = 1
+        if not request.tokens:
+            num_new = max(1, int(np.count_nonzero(~(tree.has_keys[path] | tree.queued[path]))))
         chain: list[int] = []
-        recent, room = request.recent, request.sampling.max_new_tokens - len(request.tokens) - 1
+        context, room = request.context, request.sampling.max_new_tokens - len(request.tokens) - 1
         while len(chain) < min(Drafts.most, room):
-            token = self._drafts.predict(recent)
+            token = drafts.predict(context)
             if token is None or token in request.sampling.stop_ids or tree.child(node, token) is not None:
                 break
             node = tree.add(node, token)
             chain.append(node)
-            recent = (*recent[1:], token)
-        full = np.concatenate([path, np.array(chain, dtype=np.int64)])
+            context = drafts.after(context, token)
+        full = np.concatenate([path, np.array(chain, dtype=np.int64)]) if chain else path.copy()
         tree.queued[full[len(path) - num_new :]] = True
         return Segment(full, num_new + len(chain), 1 + len(chain))
 
@@ -226,16 +233,12 @@ class LocalEngine:
         self.statistics.computed_tokens += len(slots)
         self.statistics.forward_passes += 1
 
-    def _draw_tokens(self, ready: list[_Request], nodes: NDArray[np.int64]) -> list[_Request]:
+    def _draw_tokens(self, ready: list[_Request]) -> list[_Request]:
         """At least one token for each ready request; returns those that go on."""
         going: list[_Request] = []
         for sampling in dict.fromkeys(r.sampling for r in ready):
-            chosen = [i for i, r in enumerate(ready) if r.sampling is sampling or r.sampling == sampling]
-            requests = [ready[i] for i in chosen]
-            if self._small_vocabulary:
-                going += self._walk(requests, nodes[chosen], sampling)
-            else:
-                going += self._draw_together(requests, nodes[chosen], sampling)
+            requests = [r for r in ready if r.sampling is sampling or r.sampling == sampling]
+            going += (self._walk if self._small_vocabulary else self._draw_together)(requests, sampling)
         return going
 
     @property
@@ -248,31 +251,27 @@ class LocalEngine:
     def _distribution(self, hidden: Tensor, sampling: Sampling) -> Distribution:
         return distribution(torch.matmul(hidden, self._weights.head.T).float(), sampling)
 
-    def _walk(self, requests: list[_Request], nodes: NDArray[np.int64], sampling: Sampling) -> list[_Request]:
+    def _walk(self, requests: list[_Request], sampling: Sampling) -> list[_Request]:
         """Small vocabulary: every request walks on through known rows until it misses one or ends."""
         rows = self._rows
         rows.begin(sampling)
-        missing = [slot for slot in dict.fromkeys(nodes.tolist()) if slot not in rows]
+        missing = [slot for slot in dict.fromkeys(r.node for r in requests) if slot not in rows]
         if missing:
             rows.add(missing, self._chances(np.array(missing, dtype=np.int64), sampling))
         going: list[_Request] = []
         for request in requests:
-            node = request.node
-            while node in rows:
-                token, logprob = rows.draw(node, uniform_at(request.seed, len(request.tokens)))
-                if not self._take(request, token, logprob):
+            while (drawn := rows.draw(request.node, request.uniform())) is not None:
+                if not self._take(request, *drawn):
                     break
-                node = request.node
             else:
                 going.append(request)
         return going
 
-    def _draw_together(self, requests: list[_Request], nodes: NDArray[np.int64], sampling: Sampling) -> list[_Request]:
+    def _draw_together(self, requests: list[_Request], sampling: Sampling) -> list[_Request]:
         """Large vocabulary: one token for all requests in one go."""
-        unique, row_R = np.unique(nodes, return_inverse=True)
-        seeds = np.array([r.seed for r in requests], dtype=np.uint64)
-        positions = np.array([len(r.tokens) for r in requests], dtype=np.uint64)
-        drawn = draw(self._chances(unique, sampling), row_R, uniform(seeds, positions))
+        unique, row_R = np.unique([r.node for r in requests], return_inverse=True)
+        uniform_R = np.array([r.uniform() for r in requests])
+        drawn = draw(self._chances(unique, sampling), row_R, uniform_R)
         taken = zip(requests, drawn.tokens, drawn.logprobs, strict=True)
         return [request for request, token, logprob in taken if self._take(request, token, logprob)]
 
@@ -281,23 +280,23 @@ class LocalEngine:
         if token < 0:
             self._finish(request, Finish.NONFINITE)
             return False
-        self.statistics.sampled_tokens += 1
         request.tokens.append(token)
         request.logprobs.append(logprob)
-        self._drafts.observe(request.recent, token)
-        if token in request.sampling.stop_ids:
+        drafts, sampling = self._drafts, request.sampling
+        drafts.observe(request.context, token)
+        if token in sampling.stop_ids:
             self._finish(request, Finish.STOP)
             return False
-        if len(request.tokens) == request.sampling.max_new_tokens:
+        if len(request.tokens) == sampling.max_new_tokens:
             self._finish(request, Finish.LENGTH)
             return False
-        slot = self._tree.child(request.node, token)
-        request.path[request.length] = self._tree.add(request.node, token) if slot is None else slot
+        request.node = request.path[request.length] = self._tree.extend(request.node, token)
         request.length += 1
-        request.recent = (*request.recent[1:], token)
+        request.context = drafts.after(request.context, token)
         return True
 
     def _finish(self, request: _Request, finish: Finish) -> None:
+        self.statistics.sampled_tokens += len(request.tokens)
         if not request.future.done():
             ids, logprobs = np.array(request.tokens, dtype=np.int32), np.array(request.logprobs, dtype=np.float32)
             request.future.set_result(Completion(ids, logprobs, finish, self._version))
@@ -309,6 +308,17 @@ class LocalEngine:
         self._rows = RowCache()
         for request in self._requests:
             request.path[: request.length] = renamed[request.path[: request.length]]
+            request.node = int(request.path[request.length - 1])
+
+
+def _prepare(requests: list[_Request]) -> None:
+    """The first uniform numbers of new requests, in one go."""
+    if not requests:
+        return
+    seeds = np.array([r.seed for r in requests], dtype=np.uint64)
+    numbers = uniform(seeds[:, None], np.arange(_PREPARED, dtype=np.uint64))
+    for request, row in zip(requests, numbers.tolist(), strict=True):
+        request.uniforms = row
 
 
 def _look_at(task: asyncio.Task[None]) -> None:

@@ -99,7 +99,9 @@ def draw(chances: Distribution, row_R: NDArray[np.int64], uniform_R: NDArray[np.
 class RowCache:
     """Distributions of visited nodes in numpy: with a small vocabulary, drawing a token costs no tensor operation.
 
-    Rows are forgotten all at once when they outgrow the bound; they are computed again from the nodes' hidden states.
+    A policy that has learned something draws the likeliest token most of the time, so its interval is kept aside: a draw that
+    falls into it costs two comparisons. Rows are forgotten all at once when they outgrow the bound; they are computed again
+    from the nodes' hidden states.
     """
 
     largest_vocab = 4096
@@ -107,30 +109,44 @@ class RowCache:
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[NDArray[np.float64], NDArray[np.float32]]] = {}
+        self._likeliest: dict[int, tuple[float, float, float, int, float]] = {}
+        """Start and end of the interval, the total, the token, its log-probability."""
         self._sampling: Sampling | None = None
         self._numbers = 0
 
     def begin(self, sampling: Sampling) -> None:
         """Rows are of one sampling setting; another one empties the cache."""
         if sampling != self._sampling or self._numbers > self._most_numbers:
-            self._rows, self._sampling, self._numbers = {}, sampling, 0
+            self._rows, self._likeliest, self._sampling, self._numbers = {}, {}, sampling, 0
 
     def add(self, slots: list[int], chances: Distribution) -> None:
-        cumulative_UV = chances.cumulative_UV.cpu().numpy()
-        logprob_UV = chances.logprob_UV.cpu().numpy()
-        self._numbers += cumulative_UV.size + logprob_UV.size
-        self._rows.update(zip(slots, zip(cumulative_UV, logprob_UV, strict=True), strict=True))
+        cumulative_UV, logprob_UV = chances.cumulative_UV, chances.logprob_UV
+        logprob_U, token_U = logprob_UV.max(-1)
+        end_U = cumulative_UV.gather(-1, token_U[:, None])[:, 0]
+        before_U = cumulative_UV.gather(-1, (token_U - 1).clamp(min=0)[:, None])[:, 0]
+        start_U = torch.where(token_U > 0, before_U, torch.zeros_like(before_U))
+        columns = (start_U, end_U, cumulative_UV[:, -1], token_U, logprob_U)
+        self._likeliest.update(zip(slots, zip(*(c.tolist() for c in columns), strict=True), strict=True))
+        self._numbers += cumulative_UV.numel() + logprob_UV.numel()
+        both = zip(cumulative_UV.cpu().numpy(), logprob_UV.cpu().numpy(), strict=True)
+        self._rows.update(zip(slots, both, strict=True))
 
     def __contains__(self, slot: int) -> bool:
         return slot in self._rows
 
-    def draw(self, slot: int, u: float) -> tuple[int, float]:
-        """As `draw`, from a cached row."""
-        cumulative_V, logprob_V = self._rows[slot]
-        total = float(cumulative_V[-1])
+    def draw(self, slot: int, u: float) -> tuple[int, float] | None:
+        """As `draw`, from a cached row; None when there is no row."""
+        likeliest = self._likeliest.get(slot)
+        if likeliest is None:
+            return None
+        start, end, total, token, logprob = likeliest
+        goal = u * total
+        if start <= goal < end:
+            return token, logprob
         if total != total:
             return -1, 0.0
-        token = min(int(cumulative_V.searchsorted(u * total, side="right")), len(cumulative_V) - 1)
+        cumulative_V, logprob_V = self._rows[slot]
+        token = min(int(cumulative_V.searchsorted(goal, side="right")), len(cumulative_V) - 1)
         return token, float(logprob_V[token])
 
 

@@ -53,6 +53,11 @@ class PrefixTree:
         self.num_slots = new + 1
         return new
 
+    def extend(self, slot: int, token: int) -> int:
+        """The slot of `token` after `slot`, new or not."""
+        found = self._child.get(slot * self._vocab_size + token)
+        return self.add(slot, token) if found is None else found
+
     def _grow(self) -> None:
         self.token = np.concatenate([self.token, np.zeros_like(self.token)])
         for name in ("has_keys", "has_hidden", "queued"):
@@ -66,8 +71,7 @@ class PrefixTree:
         if path is None:
             slot, slots = _ROOT, []
             for token in prompt_ids.tolist():
-                found = self._child.get(slot * self._vocab_size + token)
-                slot = self.add(slot, token) if found is None else found
+                slot = self.extend(slot, token)
                 slots.append(slot)
             path = self._prompts[key] = np.array(slots, dtype=np.int64)
         return path
