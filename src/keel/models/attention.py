@@ -118,9 +118,7 @@ def _attend_block(
     q = query_MHD if in_order else query_MHD.flatten(1).index_select(0, block.query_SQ.reshape(-1))
     mask = None if block.mask_SQP is None else block.mask_SQP[:, None]
     if queries == 1:
-        # Heads that share keys and values are further queries of one head.
-        out = F.scaled_dot_product_attention(q.view(rows, -1, share, size), key_SGPD, value_SGPD, attn_mask=mask)
-        return out.reshape(rows, heads * size)
+        return _one_query(q.view(rows, -1, share, size), key_SGPD, value_SGPD, mask).reshape(rows, heads * size)
     # On CPU the kernel itself shares keys and values among heads; elsewhere masks would rule that out.
     shared_by_kernel = share > 1 and q.device.type == "cpu"
     if share > 1 and not shared_by_kernel:
@@ -134,3 +132,16 @@ def _attend_block(
         enable_gqa=shared_by_kernel,
     )
     return out.transpose(1, 2).reshape(rows * queries, heads * size)
+
+
+def _one_query(q: Tensor, key_SGPD: Tensor, value_SGPD: Tensor, mask: Tensor | None) -> Tensor:
+    """`[S, G, share, D]`: heads that share keys and values are further queries of one head.
+
+    Buffers that hold a head's keys side by side are read by plain products at the speed of memory; the fused kernel takes
+    keys of any layout.
+    """
+    size = q.shape[-1]
+    if mask is not None or key_SGPD.stride(2) != size:
+        return F.scaled_dot_product_attention(q, key_SGPD, value_SGPD, attn_mask=mask)
+    scores = torch.matmul(q * size**-0.5, key_SGPD.transpose(-1, -2))
+    return torch.matmul(torch.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype), value_SGPD)

@@ -62,8 +62,9 @@ class RunFolder:
             file.flush()
 
     def events(self) -> list[dict[str, Any]]:
-        """What was logged so far."""
-        return [json.loads(line) for line in (self.path / "events.jsonl").read_text().splitlines()]
+        """What was logged so far; nothing in a folder that is new."""
+        log = self.path / "events.jsonl"
+        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
     def write(self, name: str, text: str) -> None:
         """Write a whole file so that a reader never sees half of it."""
