@@ -58,6 +58,8 @@ def compare(threads: int, steps: int, peer: Path, checkpoint: Path, folder: Path
         f"{best['trajectories_per_s'] / cached['trajectories_per_s']:.2f}x | "
         f"{best['generated_tokens_per_s'] / stock['generated_tokens_per_s']:.2f}x | "
         f"{best['update_tokens_per_s'] / stock['update_tokens_per_s']:.2f}x, {share:.0%} of the matrix-product ceiling |",
+        f"| Keel's matrix products and attention kernels alone | {best['kernel_s']:.2f} s of a step; "
+        f"3x TRL's stock loop would be {best['trajectories'] / stock['trajectories_per_s'] / 3:.2f} s | | |",
     ]
 
 
