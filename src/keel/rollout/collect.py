@@ -16,6 +16,9 @@ from keel.objective.method import Method, select_groups
 from keel.rollout.episode import Player, derive_seed, play
 from keel.types import End, Group, Task, Trajectory
 
+_LEAST_SHARE = 0.25
+"""A later round expects at least this share of its groups to be informative; a first unlucky round would ask for too many."""
+
 
 class EnvPool:
     """Environments that are reused; each runs one episode at a time."""
@@ -91,8 +94,9 @@ def collect(
     rounds = 0
     while len(kept) < num_groups and rounds < method.sampling.max_tries:
         missing = num_groups - len(kept)
-        share = len(kept) / len(sampled) if sampled else 1 / method.sampling.oversample
-        count = min(round(num_groups * method.sampling.oversample), math.ceil(missing / max(share, 0.25)))
+        most = round(num_groups * method.sampling.oversample)
+        share = max(len(kept) / len(sampled), _LEAST_SHARE) if sampled else 0.0
+        count = min(most, math.ceil(missing / share)) if sampled else most
         seeds = [derive_seed(seed, "task", step, rounds, g) for g in range(count)]
         tasks = [environment.sample_task(environment.splits[0], s) for s in seeds]
         all_tasks.update((task.id, task) for task in tasks)

@@ -99,6 +99,12 @@ def test_later_rounds_ask_for_what_is_missing_only() -> None:
         assert len(result.sampled) <= 8 * result.rounds
 
 
+def test_a_first_round_asks_for_as_many_groups_as_the_method_oversamples() -> None:
+    method = resolve("grpo(kl=0)")
+    method = replace(method, sampling=replace(method.sampling, oversample=6.0))
+    assert len(rollout(small_agent(), method, groups=2, size=2).sampled) == 12
+
+
 def test_crashed_members_are_data_counted_by_cause_and_not_trained_on() -> None:
     agent = small_agent(CorridorSettings(crash_every=3, doors=3), cloned=CLONED)
     result = rollout(agent, "grpo(kl=0)", groups=8)
