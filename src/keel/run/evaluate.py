@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from keel.metrics import wilson
 from keel.rollout.collect import EnvPool, play_tasks
@@ -44,9 +45,16 @@ class Evaluation:
 
     def record(self) -> dict[str, object]:
         """For `events.jsonl`."""
-        fields = asdict(self)
-        fields["return"] = fields.pop("mean_return")
-        return fields
+        kept = asdict(self)
+        kept["return"] = kept.pop("mean_return")
+        return kept
+
+    @classmethod
+    def of_record(cls, event: Mapping[str, Any]) -> Evaluation:
+        """What `record` wrote, read from `events.jsonl`."""
+        kept = {field.name: event["return" if field.name == "mean_return" else field.name] for field in fields(cls)}
+        kept["families"] = {name: (won, played) for name, (won, played) in kept["families"].items()}
+        return cls(**kept)
 
     def words(self) -> str:
         return f"{self.success:.3f} [{self.low:.3f}, {self.high:.3f}] ({self.successes}/{self.count})"

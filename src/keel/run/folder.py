@@ -63,8 +63,7 @@ class RunFolder:
 
     def events(self) -> list[dict[str, Any]]:
         """What was logged so far; nothing in a folder that is new."""
-        log = self.path / "events.jsonl"
-        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        return read_events(self.path)
 
     def write(self, name: str, text: str) -> None:
         """Write a whole file so that a reader never sees half of it."""
@@ -82,25 +81,32 @@ class RunFolder:
             step: the last one that is kept.
             clone_update: the last update of cloning that is kept, where cloning goes on.
         """
-        file = self.path / "events.jsonl"
         kept: list[str] = []
-        for line in file.read_text(errors="replace").splitlines() if file.exists() else []:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if not isinstance(event, dict) or not isinstance(event.get("step"), int):
-                continue
+        for event in read_events(self.path):
             lost = clone_update is not None and event.get("kind") == "clone" and event["update"] > clone_update
             if event["step"] <= step and event.get("kind") != "end" and not lost:
-                kept.append(line)
-        self.write("events.jsonl", "".join(line + "\n" for line in kept))
+                kept.append(json.dumps(event) + "\n")
+        self.write("events.jsonl", "".join(kept))
 
     def write_trajectories(self, step: int, rows: Sequence[Mapping[str, object]]) -> None:
         """Sample trajectories of a step, one a line."""
         folder = self.path / "trajectories"
         folder.mkdir(exist_ok=True)
         (folder / f"step_{step:06d}.jsonl").write_text("".join(json.dumps(_plain(row)) + "\n" for row in rows))
+
+
+def read_events(path: Path) -> list[dict[str, Any]]:
+    """The whole events of a run folder in their order; a line that was cut, or is no event, is left out."""
+    file = path / "events.jsonl"
+    found: list[dict[str, Any]] = []
+    for line in file.read_text(errors="replace").splitlines() if file.exists() else []:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and isinstance(event.get("step"), int):
+            found.append(event)
+    return found
 
 
 def _locked(path: Path) -> int:

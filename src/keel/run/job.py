@@ -20,14 +20,21 @@ from keel.run.console import Console
 from keel.run.crediting import bound, state_from_text
 from keel.run.environments import find_environment
 from keel.run.evaluate import Evaluation
-from keel.run.folder import RunFolder, machine, make_run_path, new_run_path, require_run
+from keel.run.folder import RunFolder, machine, make_run_path, new_run_path, read_events, require_run
 from keel.run.interrupts import finish_first, terminate_as_interrupt
 from keel.run.presets import default_settings
 from keel.run.selftest import self_test
 from keel.run.session import Agent, Session, build_agent, build_trainer
 from keel.run.settings import Settings
 from keel.run.threads import choose_threads, num_cores
-from keel.train.checkpoint import Progress, checkpoints, cloning_checkpoint, load_checkpoint, read_cloning
+from keel.train.checkpoint import (
+    Progress,
+    checkpoints,
+    cloning_checkpoint,
+    load_checkpoint,
+    read_cloning,
+    read_progress,
+)
 
 _NO_PROGRESS = Progress(
     step=0, num_updates=0, env_steps=0, sampled_tokens=0, seconds=0.0, empty_in_a_row=0, credit_state=""
@@ -96,6 +103,8 @@ def resume(path: Path, changed: dict[str, Any]) -> Path:
         raise DataError(
             f"{path} has no checkpoint to go on from; it ended before one was saved. Start again with `keel train`."
         )
+    if found and _is_done(path, read_progress(found[-1]).step, settings.train.steps):
+        return path
     environment = find_environment(settings.env_name).load(settings.env)
     method = bound(resolve(settings.method), environment)
     _check_evaluations(settings, environment)
@@ -115,15 +124,29 @@ def resume(path: Path, changed: dict[str, Any]) -> Path:
     console = Console(settings.train.steps)
     session = Session(settings, environment, method, agent, EnvPool(environment), trainer, folder, console, state)
     agent.engine.load(trainer.weights(), version=progress.step)
-    if progress.step >= settings.train.steps:
-        console.note(
-            f"{path} is finished: {progress.step} of {settings.train.steps} steps are done. It is evaluated again; to train on, "
-            f"use keel train --resume {path} --steps {2 * max(progress.step, 1)}"
-        )
-    else:
-        console.note(f"going on with {path} at step {progress.step} of {settings.train.steps}")
+    console.note(f"going on with {path} at step {progress.step} of {settings.train.steps}")
     with _left_in_order(folder, console):
         return _train(session, progress)
+
+
+def _is_done(path: Path, step: int, num_steps: int) -> bool:
+    """Whether a run has made its steps and written its results, in which case that is said and nothing is left to do.
+
+    Raises:
+        SettingError: it has made more steps than are asked for.
+    """
+    if num_steps < step:
+        raise SettingError(
+            f"train.steps is {num_steps}, but {path} has made {step} steps already; expected {step} or more. To see an earlier "
+            f"policy, use keel eval {path} --checkpoint FOLDER."
+        )
+    if step < num_steps or not any(event.get("kind") == "end" for event in read_events(path)):
+        return False
+    Console(num_steps).note(
+        f"{path} is finished: {step} of {num_steps} steps are done, and its results are written. To train on, use "
+        f"keel train --resume {path} --steps {2 * step or 100}"
+    )
+    return True
 
 
 def load_settings(path: Path) -> Settings[Any]:
@@ -205,7 +228,7 @@ def _train(session: Session, progress: Progress) -> Path:
 def _finish(session: Session, progress: Progress) -> Path:
     """Final evaluation, results, report, and words about where they are."""
     folder, console, settings = session.folder, session.console, session.settings
-    final = loop.evaluate_now(session, progress.step, settings.eval.tasks)
+    final = _evaluated(session, progress.step) or loop.evaluate_now(session, progress.step, settings.eval.tasks)
     console.close()
     results = _results(session, progress, final)
     folder.write_json("results.json", results)
@@ -222,6 +245,16 @@ def _finish(session: Session, progress: Progress) -> Path:
         f'run folder  {folder.path}\nreport      {report}\nnext        keel eval {folder.path}    keel describe "{settings.method}"'
     )
     return folder.path
+
+
+def _evaluated(session: Session, step: int) -> Evaluation | None:
+    """The whole evaluation of a step that was made already: before training, or by a run that was stopped right after it."""
+    logged = [
+        event
+        for event in session.folder.events()
+        if event["kind"] == "eval" and event["step"] == step and event["count"] == session.settings.eval.tasks
+    ]
+    return Evaluation.of_record(logged[-1]) if logged else None
 
 
 def _results(session: Session, progress: Progress, final: Evaluation) -> dict[str, object]:

@@ -227,6 +227,13 @@ def test_a_resume_with_changed_settings(changed: list[str], refused: Refusals, r
     assert (run_copy / "events.jsonl").read_text() == before
 
 
+def test_a_resume_to_fewer_steps_than_were_made(refused: Refusals, run_copy: Path) -> None:
+    before = {name: (run_copy / name).read_text() for name in ("config.toml", "events.jsonl")}
+    message = refused("train", "--resume", str(run_copy), "--steps", "1")
+    assert f"train.steps is 1, but {run_copy} has made 2 steps already; expected 2 or more" in message
+    assert {name: (run_copy / name).read_text() for name in before} == before
+
+
 @pytest.mark.parametrize(
     ("more", "part"),
     [
@@ -253,7 +260,8 @@ def test_a_checkpoint_that_is_cut_short(name: str, command: str, refused: Refusa
     if command == "eval" and name.startswith("keel_"):
         assert keel("eval", str(run_copy)) == 0  # an evaluation reads neither
         return
-    message = refused(*(["train", "--resume"] if command == "resume" else ["eval"]), str(run_copy))
+    longer = ["train", "--resume", str(run_copy), "--steps", "3"]
+    message = refused(*(longer if command == "resume" else ["eval", str(run_copy)]))
     assert "step_000002" in message
     shutil.rmtree(last_checkpoint(run_copy))
     assert keel("train", "--resume", str(run_copy)) == 0  # the one before it still works
@@ -263,7 +271,7 @@ def test_a_checkpoint_of_another_model(refused: Refusals, run_copy: Path) -> Non
     weights = load_file(last_checkpoint(run_copy) / "model.safetensors")
     weights["model.layers.0.mlp.up_proj.weight"] = weights["model.layers.0.mlp.up_proj.weight"][:8].clone()
     save_file(weights, last_checkpoint(run_copy) / "model.safetensors", {"format": "pt"})
-    assert "step_000002" in refused("train", "--resume", str(run_copy))
+    assert "step_000002" in refused("train", "--resume", str(run_copy), "--steps", "3")
 
 
 def test_a_folder_that_is_no_checkpoint(refused: Refusals, tmp_path: Path) -> None:
@@ -388,7 +396,7 @@ def test_manifest_without_threads_does_not_stop_a_resume(run_copy: Path) -> None
     (run_copy / "manifest.json").write_text(json.dumps({}))
     config = run_copy / "config.toml"
     config.write_text(config.read_text().replace("threads = 1", "threads = 0"))
-    assert keel("train", "--resume", str(run_copy)) == 0
+    assert keel("train", "--resume", str(run_copy), "--steps", "3") == 0
 
 
 def _change_state(run: Path, **changes: object) -> None:
@@ -416,7 +424,7 @@ def test_a_checkpoint_state_edited_by_hand(
 def test_events_that_are_no_events_are_dropped_by_a_resume(run_copy: Path) -> None:
     file = run_copy / "events.jsonl"
     file.write_bytes(file.read_bytes() + b'3\n[1]\nnull\n{"step": "x"}\n\xff\xfe\n')
-    assert keel("train", "--resume", str(run_copy)) == 0
+    assert keel("train", "--resume", str(run_copy), "--steps", "3") == 0
     kinds = [json.loads(line)["kind"] for line in file.read_text().splitlines()]
     assert kinds[0] == "start" and kinds[-1] == "end"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -153,6 +154,38 @@ def test_clone_alone_gives_a_checkpoint_that_training_starts_from(tmp_path: Path
     assert [p.name for p in checkpoints(folder / "checkpoints")] == ["step_000000"]
     assert json.loads((folder / "results.json").read_text())["updates"] == 0
     assert events(folder, "clone")
+
+    (evaluation,) = events(folder, "eval")  # the policy does not change after its first evaluation
+    results = json.loads((folder / "results.json").read_text())
+    assert results["before"] == results["after"] == {k: evaluation[k] for k in results["after"]}
+
+
+def test_a_finished_run_is_left_as_it_is_and_says_how_to_train_on(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+    for more in ([], ["--steps", "4"]):
+        capsys.readouterr()
+        assert keel("train", "--resume", str(finished), *more) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert f"{finished} is finished: 4 of 4 steps are done" in said
+        assert f"keel train --resume {finished} --steps 8" in said
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
+
+
+def test_a_run_that_was_stopped_after_its_last_evaluation_is_ended_without_another(
+    finished: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(finished, tmp_path / "copy"))
+    results = json.loads((folder / "results.json").read_text())
+    (folder / "results.json").unlink()
+    lines = (folder / "events.jsonl").read_text().splitlines(keepends=True)
+    assert json.loads(lines[-1])["kind"] == "end"
+    (folder / "events.jsonl").write_text("".join(lines[:-1]))
+    assert keel("train", "--resume", str(folder)) == 0
+    assert (folder / "events.jsonl").read_text().splitlines(keepends=True)[:-1] == lines[:-1]
+    again = json.loads((folder / "results.json").read_text())
+    assert {k: v for k, v in again.items() if k != "seconds"} == {k: v for k, v in results.items() if k != "seconds"}
 
 
 def test_cloning_stops_at_its_target(tmp_path: Path) -> None:
