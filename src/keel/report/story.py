@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from keel.report.diagnosis import diagnoses
 from keel.report.intervals import Interval, difference
 from keel.report.records import Evaluation, Run
 from keel.report.words import amount, bounds, duration, percent, points, split_name
@@ -177,6 +178,7 @@ def state_notes(run: Run) -> tuple[str, ...]:
         )
     elif run.end_reason:
         notes.append(f"The run ended: {run.end_reason}")
+    notes.extend(diagnoses(run))
     if run.alarms:
         first = run.alarms[0]
         notes.append(
