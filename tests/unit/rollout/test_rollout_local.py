@@ -140,6 +140,28 @@ def test_drafts_save_passes_and_change_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert drafting.statistics.forward_passes < 70
 
 
+@pytest.mark.parametrize("room", [32, 2])
+@pytest.mark.parametrize("longest_message", [1, 5])
+def test_conversations_that_decode_side_by_side_are_exact(
+    room: int, longest_message: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys of rows that go on are kept from pass to pass, over prompts of several tokens and of different lengths."""
+    monkeypatch.setattr("keel.rollout.tree._Rows._room", room)
+    model = random_model("qwen3")
+    engine = engine_of(model)
+    rng = np.random.default_rng(longest_message)
+    prompts = [rng.integers(0, 61, 6).astype(np.int32) for _ in range(5)]
+    turn = Sampling(max_new_tokens=4, stop_ids=(3,))
+    for round_number in range(4):
+        done = sample_all(engine, prompts, [turn] * 5, [100 * round_number + i for i in range(5)])
+        for prompt, completion in zip(prompts, done, strict=True):
+            with torch.no_grad():
+                expected = hub_logprobs(model, prompt, completion.action_ids, 1.0)
+            np.testing.assert_allclose(completion.logprobs, expected.numpy(), atol=3e-5)
+        messages = [rng.integers(0, 61, rng.integers(1, longest_message + 1)).astype(np.int32) for _ in prompts]
+        prompts = [np.concatenate([p, c.action_ids, m]) for p, c, m in zip(prompts, done, messages, strict=True)]
+
+
 def test_shared_prefixes_are_computed_once() -> None:
     engine = engine_of(random_model("qwen3"))
     prompt = np.arange(20, dtype=np.int32)
