@@ -10,6 +10,7 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -27,6 +28,9 @@ from keel.errors import DataError, KeelError, SettingError
 
 if sys.platform != "win32":
     import fcntl
+
+_NAME_LENGTH = 80
+"""Characters of each part of an environment's name that a run folder keeps, the last ones: a path may be longer than a name."""
 
 
 class RunFolder:
@@ -135,6 +139,17 @@ def _plain(value: object) -> object:
     if isinstance(value, np.integer):
         return int(value)
     return value
+
+
+def run_name(environment: str, method: str) -> str:
+    """`ENV-METHOD` as a folder name: every part of the environment's name that tells it from others, in plain characters.
+
+    `gym:FrozenLake-v1` gives `gym-FrozenLake-v1`, `envs/walk.py:load` gives `envs_walk-load`.
+    """
+    head, _, rest = environment.partition(":")
+    parts = (head.removesuffix(".py"), rest, method.partition("(")[0])
+    plain = [re.sub(r"[^\w.+-]+", "_", part)[-_NAME_LENGTH:].strip("._-") for part in parts]
+    return "-".join(part for part in plain if part)
 
 
 def new_run_path(name: str, out: Path | None) -> Path:

@@ -20,7 +20,7 @@ from keel.run.console import Console
 from keel.run.crediting import bound, state_from_text
 from keel.run.environments import find_environment
 from keel.run.evaluate import Evaluation
-from keel.run.folder import RunFolder, machine, make_run_path, new_run_path, read_events, require_run
+from keel.run.folder import RunFolder, machine, make_run_path, new_run_path, read_events, require_run, run_name
 from keel.run.interrupts import finish_first, terminate_as_interrupt
 from keel.run.presets import default_settings
 from keel.run.selftest import self_test
@@ -47,8 +47,7 @@ def start(settings: Settings[Any]) -> Path:
     environment = environment_type.load(settings.env)
     method = bound(resolve(settings.method), environment)
     _check_evaluations(settings, environment)
-    stem = environment_type.name.removesuffix(".py").replace("/", "_").partition(":")[0]
-    name = f"{stem}-{method.name.partition('(')[0]}"
+    name = run_name(environment_type.name, method.name)
     new_run_path(name, settings.run.out)  # refused now rather than after the policy has been loaded
     threads, why = choose_threads(settings.run.threads)
     agent = build_agent(settings, environment)

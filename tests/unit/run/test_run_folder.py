@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,8 @@ import pytest
 
 from keel.errors import KeelError
 from keel.run import toml
-from keel.run.folder import RunFolder, make_run_path
+from keel.run.folder import RunFolder, make_run_path, run_name
+from runs import CORRIDOR, keel, train_arguments
 
 _HOLD = "import sys, pathlib; from keel.run.folder import RunFolder; r = RunFolder(pathlib.Path(sys.argv[1])); print('held', flush=True); input()"
 
@@ -35,6 +37,34 @@ def test_runs_that_start_together_get_folders_of_their_own(tmp_path: Path, monke
         paths = list(pool.map(lambda _: make_run_path("sokoban-sampo", None), range(16)))
     assert len(set(paths)) == 16
     assert all(path.is_dir() for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ("sokoban", "sokoban-sampo"),
+        ("gym:FrozenLake-v1", "gym-FrozenLake-v1-sampo"),
+        ("gym:ALE/Pong-v5", "gym-ALE_Pong-v5-sampo"),
+        ("reasoning:leg_counting", "reasoning-leg_counting-sampo"),
+        ("textworld:/data/my games", "textworld-data_my_games-sampo"),
+        ("walk.py", "walk-sampo"),
+        ("../envs/walk.py:hard", "envs_walk-hard-sampo"),
+        ("textworld:" + "x" * 300, "textworld-" + "x" * 80 + "-sampo"),
+    ],
+)
+def test_the_folder_s_name_tells_environments_apart(environment: str, expected: str) -> None:
+    assert run_name(environment, "sampo(kl=0)") == expected
+    assert run_name(environment, "my/own method") == expected.replace("sampo", "my_own_method")
+
+
+def test_a_run_folder_is_named_by_its_environment_and_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(CORRIDOR, tmp_path / "corridor.py")
+    monkeypatch.chdir(tmp_path)
+    _, _, _, _, *small = train_arguments(
+        tmp_path, "--steps", "0", "--method", "gigpo+proas", "--clone.max_updates", "0"
+    )
+    assert keel("train", "corridor.py:load", *small) == 0
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["corridor-load-gigpo+proas-0001"]
 
 
 @dataclasses.dataclass(frozen=True)
