@@ -26,12 +26,13 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 def rotary(shape: DecoderShape, position_M: Tensor) -> Tensor:
     """Rotations `[M, H + G, D / 2]` of the positions, complex64, once for every query and key head: `exp(i position / theta^(2 j / D))`.
 
-    Spelled out for the heads, the product with them is one pass over contiguous memory.
+    On CPU they are spelled out for the heads: the product with them is then one pass over contiguous memory.
     """
     exponent = torch.arange(0, shape.head_size, 2, dtype=torch.float32, device=position_M.device) / shape.head_size
     angle = position_M.float()[:, None] * (1.0 / shape.rope_theta**exponent)
     turn = torch.polar(torch.ones_like(angle), angle)[:, None]
-    return turn.expand(-1, shape.num_heads + shape.num_key_value_heads, -1).contiguous()
+    turns = turn.expand(-1, shape.num_heads + shape.num_key_value_heads, -1)
+    return turns.contiguous() if turns.device.type == "cpu" else turns
 
 
 def rotate(x: Tensor, rotation: Tensor, weight: Tensor | None, eps: float) -> Tensor:
