@@ -76,6 +76,8 @@ class GroupView:
     shaped: bool
     annotated: bool
     """Rea, PA or drift are known."""
+    masked: bool
+    """A turn was taken out of the loss."""
     trajectories: tuple[TrajectoryView, ...]
     num_columns: int
 
@@ -130,6 +132,7 @@ def group_view(group: Sequence[SampleTrajectory]) -> GroupView:
         headline=_group_headline(group),
         shaped=any(_is_shaped(turn) for turn in turns),
         annotated=any(turn.reasonable is not None or turn.advances is not None for turn in turns),
+        masked=any(turn.masked for turn in turns),
         trajectories=tuple(
             trajectory_view(trajectory, f"sibling {i}", scale) for i, trajectory in enumerate(group, start=1)
         ),
@@ -183,10 +186,11 @@ def _trajectory_summary(turns: Sequence[SampleTurn]) -> str:
     if not trained:
         return "Not trained on."
     counts = (
-        (sum((turn.advantage or 0.0) > 0 for turn in trained), "rewarded"),
-        (sum((turn.advantage or 0.0) < 0 for turn in trained), "penalised"),
+        (sum((turn.advantage or 0.0) > 0 and not turn.masked for turn in trained), "rewarded"),
+        (sum((turn.advantage or 0.0) < 0 and not turn.masked for turn in trained), "penalised"),
         (sum(turn.advantage == 0 and bool(turn.raw_advantage) for turn in trained), "lost their credit in shaping"),
         (sum(not turn.valid for turn in trained), "invalid"),
+        (sum(bool(turn.masked) for turn in trained), "masked"),
         (sum(bool(turn.advances) for turn in trained), "advanced"),
     )
     said = [f"{count} {word}" for count, word in counts if count]
@@ -210,7 +214,15 @@ def _turn_view(turn: SampleTurn, number: int, scale: float) -> TurnView:
         numbers=_numbers(turn),
         sampling=_sampling(turn),
         verdict=verdict(turn),
-        symbol="×" if not turn.valid else "▲" if turn.advances else "○" if turn.reasonable is False else "",
+        symbol="×"
+        if not turn.valid
+        else "■"
+        if turn.masked
+        else "▲"
+        if turn.advances
+        else "○"
+        if turn.reasonable is False
+        else "",
         color=_cell_color(turn.advantage, scale),
         advantage="–" if turn.advantage is None else signed(turn.advantage),
         raw_advantage=signed(turn.raw_advantage) if shaped and turn.raw_advantage is not None else "",
@@ -228,11 +240,11 @@ def verdict(turn: SampleTurn) -> str:
     """Why a turn got its credit, in a few words."""
     if turn.advantage is None:
         return "not trained on"
-    if turn.masked:
-        return "masked: no gradient"
     raw = turn.raw_advantage if turn.raw_advantage is not None else turn.advantage
     if turn.advantage == 0 and raw > 0:
         return "credit withheld: not reasonable" if turn.reasonable is False else "credit withheld"
+    if turn.masked:
+        return "masked: no gradient"
     if turn.advantage == 0:
         return "no signal"
     if turn.advantage > 0:

@@ -19,7 +19,7 @@ from keel.credit.pushes import PushGraph
 from keel.credit.store import GraphStore
 from keel.credit.subgoals import SubGoalGraph
 from keel.objective.method import Credit, CreditState, Method, Scores
-from keel.objective.mismatch import Bypass
+from keel.objective.mismatch import Bypass, MismatchInput
 from keel.objective.scores import Needs
 from keel.objective.segments import Segments
 from keel.objective.surrogate import LossInput
@@ -78,6 +78,7 @@ def save_samples(
         return
     labels = graph_labels(method, index, credit.state)
     moved = movement(trainer, method, chosen, credit, scores)
+    masked = masked_turns(method, chosen, credit, scores)
     rows: list[Mapping[str, object]] = []
     k = 0
     for g, group in enumerate(chosen):
@@ -90,7 +91,7 @@ def save_samples(
                 turns.append(
                     _turn_row(turn)
                     | {"advantage": float(credit.advantage_K[k]), "raw_advantage": float(credit.raw_K[k])}
-                    | {"ratio": float(moved.ratio_K[k]), "clipped": float(moved.clipped_K[k])}
+                    | {"ratio": float(moved.ratio_K[k]), "clipped": float(moved.clipped_K[k]), "masked": masked[k]}
                     | ({} if label is None else _label_row(label))
                 )
                 k += 1
@@ -151,8 +152,6 @@ def next_goal(graph: Graph, vertex: Vertex) -> str:
 def movement(trainer: Trainer, method: Method, groups: Sequence[Group], credit: Credit, scores: Scores) -> Movement:
     """Ratios of the policy as it is now over the old policy, on the first groups of a step.
 
-    Masks are not evaluated: which turns they took out was decided inside the update, from the policy of that moment.
-
     Args:
         trainer: holds the current policy.
         method: whose ratio and surrogate.
@@ -163,10 +162,7 @@ def movement(trainer: Trainer, method: Method, groups: Sequence[Group], credit: 
     index = TurnIndex.of(groups)
     num = index.num_tokens
     current_N = _column(trainer.score(groups, Needs(old=True)).old_N, num)
-    behaviour_N = torch.from_numpy(
-        np.concatenate([turn.logprobs for g in groups for t in g.trajectories for turn in t.turns]).astype(np.float64)
-    )
-    old_N = behaviour_N if isinstance(method.mismatch, Bypass) else _column(scores.old_N, num)
+    old_N = _behaviour(groups) if isinstance(method.mismatch, Bypass) else _column(scores.old_N, num)
     turns = Segments.of(torch.from_numpy(index.turn_N), torch.float64)
     trajectories = Segments.of(torch.from_numpy(index.trajectory_N), torch.float64)
     units = {"token": None, "turn": turns, "trajectory": trajectories}[method.ratio.unit]
@@ -184,6 +180,36 @@ def movement(trainer: Trainer, method: Method, groups: Sequence[Group], credit: 
     )
     outside_N = method.surrogate(tokens).outside_N
     return Movement(turns.mean(ratio_N).numpy(), turns.mean(outside_N.double()).numpy())
+
+
+def masked_turns(method: Method, groups: Sequence[Group], credit: Credit, scores: Scores) -> list[bool | None]:
+    """Turns that the loss did not see at all: every token has weight 0, or was rejected for what the engine sampled it with.
+
+    Args:
+        method: whose mismatch correction and masks.
+        groups: the first of those that `credit` and `scores` are of.
+        credit: for the weights.
+        scores: for the old log-probabilities.
+
+    Returns:
+        One entry a turn; None where the method has masks and the turn was not taken out before them: those decide inside
+        the update, from the policy of that moment.
+    """
+    index = TurnIndex.of(groups)
+    weight_N = torch.from_numpy(credit.weight_N[: index.num_tokens])
+    turns = Segments.of(torch.from_numpy(index.turn_N), torch.float64)
+    if method.mismatch is not None:
+        trajectories = Segments.of(torch.from_numpy(index.trajectory_N), torch.float64)
+        log_ratio_N = _column(scores.old_N, index.num_tokens) - _behaviour(groups)
+        weight_N = weight_N * method.mismatch(MismatchInput(log_ratio_N, turns, trajectories))
+    seen_K = (turns.mean((weight_N != 0).double()) > 0).tolist()
+    return [None if seen and method.masks else not seen for seen in seen_K]
+
+
+def _behaviour(groups: Sequence[Group]) -> torch.Tensor:
+    """[N] log-probabilities that the engine sampled with."""
+    turns = [turn for group in groups for trajectory in group.trajectories for turn in trajectory.turns]
+    return torch.from_numpy(np.concatenate([turn.logprobs for turn in turns]).astype(np.float64))
 
 
 def _column(value_N: FloatArray | None, num: int) -> torch.Tensor:

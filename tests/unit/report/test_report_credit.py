@@ -25,6 +25,7 @@ def load_turn(make_run: RunMaker, **fields: object) -> SampleTurn:
         ({"advantage": None}, "not trained on"),
         ({"advantage": 0.7, "masked": True}, "masked: no gradient"),
         ({"advantage": 0.0, "raw_advantage": 0.7, "rea": False}, "credit withheld: not reasonable"),
+        ({"advantage": 0.0, "raw_advantage": 0.7, "masked": True}, "credit withheld"),
         ({"advantage": 0.0}, "no signal"),
         ({"advantage": 0.7, "raw_advantage": 0.7, "pa": True}, "rewarded: advances"),
         ({"advantage": 0.7}, "rewarded"),
@@ -61,6 +62,20 @@ def test_group_view_by_hand(make_run: RunMaker) -> None:
     assert ("warn", "clipped 25 %") in second.turns[0].badges
     assert ("bad", "invalid: no <action>") in second.turns[1].badges
     assert (second.turns[0].raw_advantage, second.turns[0].advantage) == ("-0.50", "-1.00")
+
+
+def test_masked_turns_are_marked_and_neither_rewarded_nor_penalised(make_run: RunMaker, tmp_path: Path) -> None:
+    won = [turn(0.5, masked=True), turn(0.5), turn(-0.5, masked=True, valid=False)]
+    run = make_run(trajectories=[trajectory(True, 0, won), trajectory(False, 1, [turn(-0.5)])])
+    samples = load_samples(run)
+    assert samples is not None
+    first, second = group_views(samples)
+    assert (first.masked, second.masked) == (True, False)
+    shown = first.trajectories[0]
+    assert shown.summary == "Of 3 turns: 1 rewarded, 1 invalid, 2 masked."
+    assert [one.symbol for one in shown.turns] == ["■", "", "×"]
+    assert [("warn", "masked") in one.badges for one in shown.turns] == [True, False, True]
+    assert "■ masked" in write_credit_view(run, out=tmp_path / "credit.html").read_text()
 
 
 def test_a_grid_set_with_tabs_is_shown_one_space_apart(make_run: RunMaker) -> None:

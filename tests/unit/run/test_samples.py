@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -18,12 +19,13 @@ from keel.credit.subgoals import SubGoalGraph
 from keel.envs.sokoban import SokobanSettings
 from keel.envs.sokoban import load as load_sokoban
 from keel.objective.method import Method, resolve
+from keel.objective.mismatch import MaskedIs
 from keel.report.html import write_report
 from keel.report.trajectories import load_samples
 from keel.rollout.collect import EnvPool, Rollout, collect
 from keel.run.crediting import Credited, bound, credit_step
 from keel.run.folder import RunFolder
-from keel.run.samples import NUM_GROUPS, graph_labels, movement, next_goal, save_samples
+from keel.run.samples import NUM_GROUPS, graph_labels, masked_turns, movement, next_goal, save_samples
 from keel.train.trainer import Trainer
 from policies import UPDATE, SmallAgent, hub_logprobs, small_agent
 from runs import keel, train_arguments
@@ -119,8 +121,44 @@ def test_the_file_holds_four_groups_and_the_credit_of_their_turns(tmp_path: Path
     np.testing.assert_array_equal([t.advantage for t in turns], credited.credit.advantage_K[: len(turns)])
     np.testing.assert_array_equal([t.raw_advantage for t in turns], credited.credit.raw_K[: len(turns)])
     assert all(t.ratio == pytest.approx(1, abs=1e-5) and t.clipped == 0 for t in turns)
-    assert {t.masked for t in turns} == {None}
+    assert {t.masked for t in turns} == {False}
     assert any(t.subgoal == "1 step to go" and t.advances for t in turns)
+
+
+def test_turns_that_the_loss_does_not_see_are_masked(tmp_path: Path) -> None:
+    """Rejected for what the engine sampled them with: of one turn every token, of another all but one."""
+    _, method, rollout, trainer, credited = credited_with("grpo(kl=0)")
+    method = dataclasses.replace(method, mismatch=MaskedIs(low=0.5, high=5.0))
+    scores = trainer.score(rollout.kept, method.needs)
+    assert scores.old_N is not None
+    off_N = np.where(credited.index.turn_N == 2, np.log(10), 0.0)
+    off_N[np.flatnonzero(credited.index.turn_N == 4)[1:]] = np.log(10)
+    scores = dataclasses.replace(scores, old_N=scores.old_N + off_N)
+    save_samples(RunFolder(tmp_path), 1, rollout.kept, method, credited.credit, scores, trainer)
+    samples = load_samples(tmp_path)
+    assert samples is not None
+    masked = [turn.masked for trajectory in samples.trajectories for turn in trajectory.turns]
+    assert [k for k, flag in enumerate(masked) if flag] == [2]
+    assert set(masked) == {True, False}
+
+
+def test_turns_without_a_weight_are_masked() -> None:
+    _, method, rollout, trainer, credited = credited_with("grpo(kl=0)")
+    scores = trainer.score(rollout.kept, method.needs)
+    weight_N = np.where(credited.index.turn_N == 3, 0.0, credited.credit.weight_N)
+    credit = dataclasses.replace(credited.credit, weight_N=weight_N)
+    masked = masked_turns(method, rollout.kept[:2], credit, scores)
+    assert [k for k, flag in enumerate(masked) if flag] == [3]
+
+
+def test_what_masks_did_inside_the_update_is_not_claimed() -> None:
+    _, method, rollout, trainer, credited = credited_with("grpo_sm(kl=0)")
+    scores = trainer.score(rollout.kept, method.needs)
+    weight_N = np.where(credited.index.turn_N == 3, 0.0, credited.credit.weight_N)
+    credit = dataclasses.replace(credited.credit, weight_N=weight_N)
+    masked = masked_turns(method, rollout.kept[:2], credit, scores)
+    assert [k for k, flag in enumerate(masked) if flag] == [3]
+    assert set(masked) == {True, None}
 
 
 def test_no_turn_at_all_writes_nothing(tmp_path: Path) -> None:
