@@ -54,7 +54,7 @@ def as_text(graph: Graph, task_id: str) -> str:
     names = vertex_names(graph)
     lines = [
         f"{task_id}",
-        f"{graph.num_vertices} vertices, {graph.num_edges} verified edges, {graph.num_paths} verified successes",
+        _size(graph),
     ]
     for number, column in enumerate(columns_of(graph)):
         lines += ["", f"[{number}] {column.title}"]
@@ -100,10 +100,16 @@ def as_html(graph: Graph, task_id: str) -> str:
         "<style>body{font:14px system-ui,sans-serif;margin:24px;color:#1c2733}svg text{font:12px system-ui,sans-serif}"
         ".node{fill:#eef4fb;stroke:#4a78a8}.done{fill:#e5f4e8;stroke:#3d8a4e}.edge{stroke:#7b8794;fill:none}"
         ".action{fill:#33475b}.title{font-weight:600}.plate{fill:#fff;opacity:.88}</style>"
-        f"<h1>Reference graph</h1><p><code>{escape(task_id)}</code>: {graph.num_vertices} vertices, {graph.num_edges} verified edges, "
-        f"{graph.num_paths} verified successes. A line is as thick as it was often verified.</p>"
+        f"<h1>Reference graph</h1><p><code>{escape(task_id)}</code>: {_size(graph)}. "
+        "A line is as thick as it was often verified.</p>"
         f'<div style="overflow-x:auto">{as_svg(graph)}</div><h2>Verified paths</h2><ol>{paths or "<li>none yet</li>"}</ol></html>'
     )
+
+
+def _size(graph: Graph) -> str:
+    vertices = "1 vertex" if graph.num_vertices == 1 else f"{graph.num_vertices} vertices"
+    edges = f"{graph.num_edges} verified edge{'s' * (graph.num_edges != 1)}"
+    return f"{vertices}, {edges}, {graph.num_paths} verified success{'es' * (graph.num_paths != 1)}"
 
 
 def as_svg(graph: Graph) -> str:

@@ -73,7 +73,7 @@ def verify(target: str | None = None, vectors: Path | None = None) -> Report:
     seconds = time.perf_counter() - started
     checks = len(verdicts) + sum(1 for row in rows for v in row if v.check != "vectors" and v.status != "-")
     outcome = "all as expected" if not failures else f"{len(failures)} failed"
-    lines += ["", f"{len(rows)} methods, {checks} checks, {outcome}, {seconds:.1f} s"]
+    lines += ["", f"{_number_of(len(rows), 'method')}, {_number_of(checks, 'check')}, {outcome}, {seconds:.1f} s"]
     return Report("\n".join(lines), not failures)
 
 
@@ -132,12 +132,16 @@ def _table(rows: Sequence[Sequence[Verdict]]) -> list[str]:
 _SHOWN: Mapping[str, str] = {"pass": "ok", "FAIL": "FAIL", "differs": "on purpose", "-": "-"}
 
 
+def _number_of(count: int, thing: str) -> str:
+    return f"{count} {thing}{'s' * (count != 1)}"
+
+
 def _vector_lines(verdicts: Sequence[Verdict], uncovered: Sequence[str]) -> list[str]:
     status = Counter(verdict.status for verdict in verdicts)
     functions = len({verdict.group for verdict in verdicts})
     lines = [
-        f"Golden vectors: {functions} functions, {status['pass']} cases equal, {status['differs']} differ on purpose, "
-        f"{status['FAIL']} fail"
+        f"Golden vectors: {_number_of(functions, 'function')}, {_number_of(status['pass'], 'case')} equal, "
+        f"{status['differs']} different on purpose, {status['FAIL']} failed"
     ]
     reasons = Counter(verdict.detail for verdict in verdicts if verdict.status == "differs")
     lines += [f"  {count:4d}  {reason}" for reason, count in reasons.most_common()]

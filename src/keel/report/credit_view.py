@@ -287,7 +287,7 @@ def _numbers(turn: SampleTurn) -> str:
 
 def _sampling(turn: SampleTurn) -> str:
     said = (
-        f"{turn.num_tokens} tokens" if turn.num_tokens is not None else "",
+        counted(turn.num_tokens, "token") if turn.num_tokens is not None else "",
         f"mean log-probability {turn.logprob_mean:.2f}" if turn.logprob_mean is not None else "",
         f"weights {turn.version}" if turn.version is not None else "",
     )

@@ -12,6 +12,7 @@ from keel.errors import DataError
 from keel.report.fields import Fields, read_json, read_json_lines
 from keel.report.intervals import Interval, rate_of
 from keel.report.records import Alarm, CloneRecord, Evaluation, Run, Skip, StepRecord
+from keel.report.words import counted
 
 KINDS = ("start", "clone", "eval", "step", "skip", "alarm", "end")
 
@@ -140,8 +141,8 @@ class _Log:
     def notes(self) -> list[str]:
         notes = [f"{count} events of unknown kind {kind!r} are left out." for kind, count in self.unknown.items()]
         if self.num_starts > 1:
-            again = f"; {self.num_replaced} steps were made again and count once" if self.num_replaced else ""
-            notes.append(f"The run was resumed {self.num_starts - 1} time(s){again}. Times are added up.")
+            again = f"; {counted(self.num_replaced, 'step')} made again, each counted once" if self.num_replaced else ""
+            notes.append(f"The run was resumed {counted(self.num_starts - 1, 'time')}{again}. Times are added up.")
         return notes
 
 

@@ -10,7 +10,7 @@ from typing import cast
 from keel.report.diagnosis import diagnoses
 from keel.report.intervals import Interval, difference
 from keel.report.records import Evaluation, Run
-from keel.report.words import amount, bounds, duration, percent, points, split_name
+from keel.report.words import amount, bounds, counted, duration, number_of, percent, points, split_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def title(run: Run) -> str:
 
 def headline(run: Run) -> str:
     """One or two sentences: from what to what, in how many steps, how long."""
-    spent = f"{run.last_step} RL steps and {duration(run.seconds)}"
+    spent = f"{number_of(run.last_step, 'RL step')} and {duration(run.seconds)}"
     if run.before_and_after is None:
         known = run.evaluations[-1] if run.evaluations else None
         if known is None:
@@ -147,7 +147,7 @@ def _work(run: Run) -> str:
 def _rate(evaluation: Evaluation) -> str:
     return (
         f"{percent(evaluation.success.value)} (95 % interval {bounds(evaluation.success)}, "
-        f"{evaluation.successes} of {evaluation.count} episodes)"
+        f"{evaluation.successes} of {number_of(evaluation.count, 'episode')})"
     )
 
 
@@ -182,13 +182,13 @@ def state_notes(run: Run) -> tuple[str, ...]:
     if run.alarms:
         first = run.alarms[0]
         notes.append(
-            f"{len(run.alarms)} alarm(s); the first at step {first.step} ({first.level}, {first.dimension}): {first.evidence}"
+            f"{counted(len(run.alarms), 'alarm')}; the first at step {first.step} ({first.level}, {first.dimension}): {first.evidence}"
         )
     if run.skips:
         counts: dict[str, int] = {}
         for skip in run.skips:
             counts[skip.reason] = counts.get(skip.reason, 0) + 1
-        notes.extend(f"{count} step(s) made no update: {reason}" for reason, count in counts.items())
+        notes.extend(f"{counted(count, 'step')} made no update: {reason}" for reason, count in counts.items())
     return tuple(notes)
 
 

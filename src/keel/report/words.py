@@ -92,6 +92,11 @@ def counted(count: float, thing: str) -> str:
     return f"{amount(count)} {thing}" + ("" if count == 1 else "s")
 
 
+def number_of(count: int, thing: str, things: str = "") -> str:
+    """`1 step`, `1240 steps`: like `counted`, but the exact number; `things` where a plural is irregular."""
+    return f"{count} {thing if count == 1 else things or thing + 's'}"
+
+
 def signed(value: float) -> str:
     """`0.7071` -> `+0.71`; zero has no sign, a small number keeps two digits."""
     if value == 0:

@@ -8,7 +8,7 @@ from typing import Any
 
 from keel.envs.base import Environment
 from keel.models.weights import weights_of
-from keel.report.words import counted
+from keel.report.words import number_of
 from keel.rollout.collect import EnvPool, play_tasks
 from keel.rollout.episode import derive_seed
 from keel.run.console import Console
@@ -56,8 +56,10 @@ def clone(
         raise
     num, seconds = cloner.num_updates, time.perf_counter() - start
     reached = successes.get(num, 0.0) >= chosen.target_success
-    missed = f"; the target success {chosen.target_success} was not reached in {counted(num, 'update')}"
-    console.note(f"cloned {cloner.num_turns} demonstrated turns in {seconds:.0f} s{'' if reached else missed}")
+    missed = f"; the target success {chosen.target_success} was not reached in {number_of(num, 'update')}"
+    console.note(
+        f"cloned {number_of(cloner.num_turns, 'demonstrated turn')} in {seconds:.0f} s{'' if reached else missed}"
+    )
 
 
 def _go_on(cloner: Cloner, folder: RunFolder, console: Console) -> float:

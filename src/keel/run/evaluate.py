@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from keel.metrics import wilson
+from keel.report.words import number_of
 from keel.rollout.collect import EnvPool, play_tasks
 from keel.rollout.episode import Player
 from keel.types import End, Task, Trajectory
@@ -61,8 +62,12 @@ class Evaluation:
 
     def failures(self) -> str:
         """What went wrong in failed episodes; empty when none failed."""
-        causes = "; ".join(f"{count} times {cause}" for cause, count in self.causes.items())
-        return f"{self.errors} of {self.count} episodes failed and count as not solved: {causes}" if self.errors else ""
+        causes = "; ".join(f"{number_of(count, 'time')} {cause}" for cause, count in self.causes.items())
+        return (
+            f"{self.errors} of {number_of(self.count, 'episode')} failed, counted as not solved: {causes}"
+            if self.errors
+            else ""
+        )
 
 
 def evaluate(player: Player, pool: EnvPool, tasks: Sequence[Task], split: str, seed: int) -> Evaluation:

@@ -12,6 +12,7 @@ from keel.envs.base import Environment
 from keel.errors import DataError, SettingError
 from keel.objective.method import Method, describe, resolve
 from keel.report.html import write_report
+from keel.report.words import number_of
 from keel.rollout.collect import EnvPool
 from keel.run import loop, toml
 from keel.run.clock import COMMAND
@@ -136,13 +137,13 @@ def _is_done(path: Path, step: int, num_steps: int) -> bool:
     """
     if num_steps < step:
         raise SettingError(
-            f"train.steps is {num_steps}, but {path} has made {step} steps already; expected {step} or more. To see an earlier "
+            f"train.steps is {num_steps}, but {path} has made {number_of(step, 'step')} already; expected {step} or more. To see an earlier "
             f"policy, use keel eval {path} --checkpoint FOLDER."
         )
     if step < num_steps or not any(event.get("kind") == "end" for event in read_events(path)):
         return False
     Console(num_steps).note(
-        f"{path} is finished: {step} of {num_steps} steps are done, and its results are written. To train on, use "
+        f"{path} is finished: {step} of {number_of(num_steps, 'step')} done, and its results are written. To train on, use "
         f"keel train --resume {path} --steps {2 * step or 100}"
     )
     return True
@@ -236,8 +237,8 @@ def _finish(session: Session, progress: Progress) -> Path:
     before: dict[str, Any] = results["before"]  # type: ignore[assignment]
     console.note(
         f"held-out success {before['success']:.3f} [{before['low']:.3f}, {before['high']:.3f}] after cloning -> {final.words()} "
-        f"after {progress.step} steps of {settings.method}; {progress.env_steps} environment steps, "
-        f"{progress.sampled_tokens} sampled tokens, {progress.num_updates} updates, {folder.seconds:.0f} s "
+        f"after {number_of(progress.step, 'step')} of {settings.method}; {number_of(progress.env_steps, 'environment step')}, "
+        f"{number_of(progress.sampled_tokens, 'sampled token')}, {number_of(progress.num_updates, 'update')}, {folder.seconds:.0f} s "
         f"(first metric after {results['first_metric_seconds']:.0f} s)"
     )
     console.note(

@@ -17,6 +17,7 @@ from keel.errors import TrainingError
 from keel.metrics import Mean, Metric, Total, merge, values
 from keel.objective.filters import SOLVED
 from keel.objective.method import informative_fraction
+from keel.report.words import number_of
 from keel.rollout.collect import Rollout, collect
 from keel.rollout.episode import derive_seed
 from keel.run.crediting import credit_step, next_method, state_to_text
@@ -60,7 +61,7 @@ def train(session: Session, progress: Progress) -> Outcome:
                 save(session, progress)
             if progress.empty_in_a_row >= settings.run.empty_steps:
                 session.console.note(
-                    f"training is done: {progress.empty_in_a_row} steps in a row had only solved groups"
+                    f"training is done: {number_of(progress.empty_in_a_row, 'step')} in a row had only solved groups"
                 )
                 progress = replace(progress, empty_in_a_row=0, solved_in_a_row=0)
                 break
@@ -127,8 +128,13 @@ def _skip(session: Session, progress: Progress, rollout: Rollout, metrics: Mappi
     Where every group was solved by all siblings there is nothing left to learn, which is no failure: the loop ends.
     """
     reasons = ", ".join(f"{count} {reason}" for reason, count in rollout.dropped.most_common()) or "no group at all"
-    causes = "".join(f"; {count} episodes failed: {cause}" for cause, count in rollout.errors.most_common(2))
-    reason = f"0 of {len(rollout.sampled)} groups informative after {rollout.rounds} rounds ({reasons}{causes})"
+    causes = "".join(
+        f"; {number_of(count, 'episode')} failed: {cause}" for cause, count in rollout.errors.most_common(2)
+    )
+    reason = (
+        f"0 of {number_of(len(rollout.sampled), 'group')} informative after {number_of(rollout.rounds, 'round')} "
+        f"({reasons}{causes})"
+    )
     session.folder.event("skip", progress.step, reason=reason)
     _log(session, progress.step, metrics)
     session.console.note(f"step {progress.step} skipped: {reason}")
@@ -137,7 +143,7 @@ def _skip(session: Session, progress: Progress, rollout: Rollout, metrics: Mappi
     if empty >= session.settings.run.empty_steps and solved < empty:
         save(session, replace(progress, empty_in_a_row=0))
         raise TrainingError(
-            f"{empty} steps in a row without an informative group: {reason}. When all failed, clone longer (clone.target_success), choose easier tasks or a larger "
+            f"{number_of(empty, 'step')} in a row without an informative group: {reason}. When all failed, clone longer (clone.target_success), choose easier tasks or a larger "
             "rollout.group_size; when episodes failed, mend the environment (`keel check-env`). The checkpoint is saved."
         )
     return replace(progress, empty_in_a_row=empty, solved_in_a_row=solved)

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from keel.report.html import FigureView
 from keel.report.page import boot_script, figure_data, plotly_script, render, write_page
 from keel.report.palette import GREY, rgba
-from keel.report.words import clean
+from keel.report.words import clean, number_of
 from keel.run.auditing import Audit
 from keel.run.probing import Probed
 from keel.study.probe import Estimate, NoiseResult, Rate, SuppressionResult
@@ -61,11 +61,15 @@ def as_text(probed: Probed, audited: Audit) -> str:
     """The three tables and what must be known, in Markdown."""
     parts: list[str] = []
     if probed.pooled is not None:
-        parts += [f"Context noise, {len(probed.noise)} points\n", noise_table(probed.pooled), ""]
+        parts += [f"Context noise, {number_of(len(probed.noise), 'point')}\n", noise_table(probed.pooled), ""]
     if probed.suppression is not None:
         parts += ["Action suppression\n", suppression_table(probed.suppression), ""]
     if audited.rows:
-        parts += [f"Audit, {audited.audited} saved trajectories\n", audit_table(audited.rows), ""]
+        parts += [
+            f"Audit, {number_of(audited.audited, 'saved trajectory', 'saved trajectories')}\n",
+            audit_table(audited.rows),
+            "",
+        ]
     parts += [f"note: {note}" for note in notes_of(probed, audited)]
     return "\n".join([*parts, _played(probed)])
 
@@ -136,15 +140,16 @@ def notes_of(probed: Probed, audited: Audit) -> tuple[str, ...]:
     notes = list(probed.notes)
     if probed.forced:
         notes.append(
-            f"{probed.forced} continuations began with an admissible action drawn evenly, since the policy would only sample the "
+            f"{number_of(probed.forced, 'continuation')} began with an admissible action drawn evenly, since the policy would only sample the "
             "forbidden one"
         )
     notes += [
-        f"{count} continuations failed and count as not solved: {cause}" for cause, count in probed.errors.items()
+        f"{number_of(count, 'continuation')} failed, counted as not solved: {cause}"
+        for cause, count in probed.errors.items()
     ]
     if audited.left_out:
         notes.append(
-            f"{audited.left_out} saved trajectories could not be carried out again exactly and are not in the audit"
+            f"{number_of(audited.left_out, 'saved trajectory', 'saved trajectories')} could not be carried out again exactly, not in the audit"
         )
     if not audited.rows:
         notes.append("the run kept no trajectories that can be audited")
@@ -154,8 +159,8 @@ def notes_of(probed: Probed, audited: Audit) -> tuple[str, ...]:
 def _played(probed: Probed) -> str:
     per_second = probed.num_turns / probed.seconds if probed.seconds else 0.0
     return (
-        f"{probed.successes.trials} episodes of {probed.settings.tasks} training tasks, success {probed.successes}; "
-        f"{probed.continuations} continuations of {probed.num_turns} turns, {probed.seconds:.1f} s, {per_second:.0f} turns/s"
+        f"{number_of(probed.successes.trials, 'episode')} of {number_of(probed.settings.tasks, 'training task')}, success {probed.successes}; "
+        f"{number_of(probed.continuations, 'continuation')} of {number_of(probed.num_turns, 'turn')}, {probed.seconds:.1f} s, {per_second:.0f} turns/s"
     )
 
 

@@ -7,6 +7,8 @@ import time
 
 import torch
 
+from keel.report.words import number_of
+
 _ROWS, _WIDTH, _REPEATS = 4096, 64, 12
 
 
@@ -21,7 +23,7 @@ def choose_threads(wanted: int) -> tuple[int, str]:
     """
     if wanted:
         torch.set_num_threads(wanted)
-        return wanted, f"{wanted} threads, as set"
+        return wanted, f"{number_of(wanted, 'thread')}, as set"
     cores = num_cores()
     if cores == 1:
         torch.set_num_threads(1)

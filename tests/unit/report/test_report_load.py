@@ -126,7 +126,7 @@ def test_steps_made_again_after_a_resume_count_once_and_times_add_up(make_run: R
     assert run.series("success").seconds == (10.0, 37.0)
     assert [one.step for one in run.evaluations] == [0, 1]
     assert run.seconds == 38.0
-    assert run.notes == ("The run was resumed 1 time(s); 2 steps were made again and count once. Times are added up.",)
+    assert run.notes == ("The run was resumed 1 time; 2 steps made again, each counted once. Times are added up.",)
 
 
 def test_a_run_that_goes_on_after_its_end_has_not_ended(make_run: RunMaker) -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from keel.report.intervals import Interval, difference, rate_of
-from keel.report.words import amount, bounds, clean, duration, percent, plot_text, points, signed
+from keel.report.words import amount, bounds, clean, counted, duration, number_of, percent, plot_text, points, signed
 
 
 def test_wilson_interval_by_hand() -> None:
@@ -72,3 +72,9 @@ def test_numbers_in_words() -> None:
         "inf",
     ]
     assert [signed(v) for v in (0.7071, -0.02, 0.0, -0.004)] == ["+0.71", "-0.02", "0", "-0.004"]
+
+
+def test_one_thing_is_singular() -> None:
+    assert [counted(n, "turn") for n in (0, 1, 2, 12_400)] == ["0 turns", "1 turn", "2 turns", "12.4 k turns"]
+    assert [number_of(n, "turn") for n in (0, 1, 2, 12_400)] == ["0 turns", "1 turn", "2 turns", "12400 turns"]
+    assert [number_of(n, "vertex", "vertices") for n in (1, 2)] == ["1 vertex", "2 vertices"]

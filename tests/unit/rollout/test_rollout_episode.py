@@ -180,7 +180,7 @@ def test_an_evaluation_says_why_episodes_failed() -> None:
     result = summarise(played, "train")
     cause = "RuntimeError: the corridor caved in"
     assert result.causes == {cause: 3}
-    assert result.failures() == f"3 of 6 episodes failed and count as not solved: 3 times {cause}"
+    assert result.failures() == f"3 of 6 episodes failed, counted as not solved: 3 times {cause}"
     assert summarise([t for t in played if t.end is not End.ERROR], "train").failures() == ""
 
 

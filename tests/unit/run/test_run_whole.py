@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -114,6 +115,42 @@ def test_the_last_lines_say_the_same_in_words(tmp_path: Path, capsys: pytest.Cap
     assert f"next keel eval {folder}" in out and "self-test: engine and trainer agree" in out
 
 
+_ONE_OF_MANY = re.compile(
+    r"(?<![\d.,/])1 (?:[a-z-]+ )?(turns|steps|threads|episodes|updates|groups|rounds|methods|checks|cases|functions|tokens|tasks|edges|"
+    r"vertices|remarks|times|points|successes)\b"
+)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["verify", "grpo"],
+        ["check-env", CORRIDOR, "--quick", "--tasks", "1"],
+        ["arg", "init", CORRIDOR, "--env.doors", "1", "--env.mistakes", "0"],
+    ],
+)
+def test_commands_speak_of_one_thing_in_the_singular(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert keel(*arguments) in (0, 1)
+    out = capsys.readouterr().out
+    assert len(out) > 40 and _ONE_OF_MANY.search(out) is None, out
+
+
+def test_a_run_of_one_step_speaks_of_one_thing_in_the_singular(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    more = ["--steps", "1", "--clone.max_updates", "1", "--run.empty_steps", "1", "--eval.tasks", "1"]
+    small = ["--rollout.groups", "1", "--train.minibatches", "1", "--method", "sampo(max_tries=1, cold_start=0, kl=0)"]
+    assert keel(*train_arguments(folder, *more, *small)) in (0, 2)
+    keel("train", "--resume", str(folder))
+    keel("report", str(folder))
+    captured = capsys.readouterr()
+    page = (folder / "report.html").read_text().partition("<script")[0]
+    for text in (captured.out, captured.err, page):
+        assert _ONE_OF_MANY.search(text) is None, _ONE_OF_MANY.findall(text)
+    assert "1 thread, as set" in captured.out
+
+
 def test_trajectories_have_the_credit_of_every_turn(finished: Path) -> None:
     rows = [json.loads(line) for line in (finished / "trajectories" / "step_000002.jsonl").read_text().splitlines()]
     kept = step_metrics(finished)[2]["groups/kept"]
@@ -168,7 +205,7 @@ def test_a_finished_run_is_left_as_it_is_and_says_how_to_train_on(
         capsys.readouterr()
         assert keel("train", "--resume", str(finished), *more) == 0
         said = " ".join(capsys.readouterr().out.split())
-        assert f"{finished} is finished: 4 of 4 steps are done" in said
+        assert f"{finished} is finished: 4 of 4 steps done" in said
         assert f"keel train --resume {finished} --steps 8" in said
     assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
 

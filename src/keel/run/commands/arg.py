@@ -12,6 +12,7 @@ from keel.credit.seed import seed_from_demonstrations
 from keel.credit.serialise import graph_to_graphml, store_to_json
 from keel.credit.store import GraphStore
 from keel.errors import DataError, SettingError, unknown_name
+from keel.report.words import number_of
 from keel.run.commands.arguments import environment_of, refuse_unused, settings_of, take_options
 from keel.run.environments import find_environment
 from keel.run.graphs import run_graphs
@@ -107,14 +108,15 @@ def listing(store: GraphStore, most: int) -> str:
     order = most_verified(store)
     width = max((len(task) for task in order[:most]), default=4)
     lines = [
-        f"environment {store.environment}: {len(order)} tasks, {store.num_vertices} vertices, {store.num_edges} verified edges",
+        f"environment {store.environment}: {number_of(len(order), 'task')}, {number_of(store.num_vertices, 'vertex', 'vertices')}, "
+        f"{number_of(store.num_edges, 'verified edge')}",
         f"{'task':<{width}}  vertices  edges  verified successes",
     ]
     for task in order[:most]:
         graph = store.graphs[task]
         lines.append(f"{task:<{width}}  {graph.num_vertices:>8}  {graph.num_edges:>5}  {graph.num_paths:>18}")
     if len(order) > most:
-        lines.append(f"... and {len(order) - most} more tasks (--most {len(order)} lists all)")
+        lines.append(f"... and {number_of(len(order) - most, 'more task')} (--most {len(order)} lists all)")
     return "\n".join(lines)
 
 

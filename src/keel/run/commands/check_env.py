@@ -13,6 +13,7 @@ from keel.envs.check import Effort, check_environment, fingerprint
 from keel.envs.webshop import replay as webshop
 from keel.errors import SettingError
 from keel.prompt.parse import ThinkAction
+from keel.report.words import number_of
 from keel.run.commands.arguments import CommandLine, environment_of, refuse_unused, settings_of, take_options
 
 HELP = """keel check-env ENV [--tasks N] [--slow_ms MS] [--quick] [--env.setting VALUE]
@@ -73,7 +74,9 @@ def main(arguments: list[str]) -> int:
         print(f"remark    {text}")
     for number, text in enumerate(faults, 1):
         print(f"\nfault {number}, {text}")
-    print(f"\n{environment.name}: {len(faults) or 'no'} fault{'s' * (len(faults) != 1)}, {len(report.remarks)} remarks")
+    print(
+        f"\n{environment.name}: {len(faults) or 'no'} fault{'s' * (len(faults) != 1)}, {number_of(len(report.remarks), 'remark')}"
+    )
     if not faults:
         print(f"next      keel play {environment.name}    keel train {environment.name}")
     return 1 if faults else 0
@@ -116,7 +119,7 @@ def _replay(line: CommandLine) -> int:
         raise SettingError(f"unexpected arguments {' '.join(rest)!r} with --traces or --queries.")
     if name == "alfworld" and traces and not queries and not catalogue:
         found = alfworld.replay_all(Path(traces), Path(games) if games else None)
-        print(f"{found.num_states} recorded states of {found.num_games} games played again")
+        print(f"{number_of(found.num_states, 'recorded state')} of {number_of(found.num_games, 'game')} played again")
         differences = [
             f"game {d.game}, {d.episode} episode, step {d.step} ({d.command}): {d.what} is {d.native!r}, recorded was {d.recorded!r}"
             for d in found.differences

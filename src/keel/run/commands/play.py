@@ -17,6 +17,7 @@ from keel.models.tokenizer import build_tokenizer
 from keel.prompt.context import Context, FullHistory, Window
 from keel.prompt.parse import Grammar, ThinkAction
 from keel.prompt.render import ChatRenderer, Ids
+from keel.report.words import number_of
 from keel.rollout.engine import Completion, Sampling
 from keel.rollout.episode import Player, play
 from keel.run.commands.arguments import environment_of, refuse_unused, settings_of, take_options
@@ -64,7 +65,9 @@ def main(arguments: list[str]) -> int:
         raise SettingError(f"split {split!r} does not exist here; expected one of {', '.join(environment.splits)}.")
     screen = Screen(environment, settings.prompt.max_prompt_tokens, settings.rollout.format_penalty, show_prompt)
     player = build_player(settings, environment, screen)
-    print(f"{environment.name}, {split}, at most {environment.max_turns} turns. :help explains, :quit stops.")
+    print(
+        f"{environment.name}, {split}, at most {number_of(environment.max_turns, 'turn')}. :help explains, :quit stops."
+    )
     played: list[Trajectory] = []
     try:
         while not played or (line.options.get("--task") is None and screen.ask_for_another()):
@@ -76,7 +79,7 @@ def main(arguments: list[str]) -> int:
         return 0
     finally:
         won = sum(trajectory.success for trajectory in played)
-        print(f"\nplayed {len(played)} episode{'s' * (len(played) != 1)}, {won} with success")
+        print(f"\nplayed {number_of(len(played), 'episode')}, {won} with success")
     return 0
 
 
@@ -319,7 +322,7 @@ def _tell_end(trajectory: Trajectory) -> None:
         End.ERROR: "the environment failed",
     }
     print(
-        f"\n{'SUCCESS' if trajectory.success else 'no success'}: {ends[trajectory.end]} after {len(trajectory.turns)} turns"
+        f"\n{'SUCCESS' if trajectory.success else 'no success'}: {ends[trajectory.end]} after {number_of(len(trajectory.turns), 'turn')}"
     )
     print(f"rewards of the episode: {parts}")
     if trajectory.error:
