@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -191,6 +192,17 @@ def test_ctrl_c_between_optimizer_steps_saves_no_half_update(tmp_path: Path, mon
     assert keel("train", "--resume", str(folder)) == 0
     assert step_metrics(folder) == step_metrics(whole)
     assert_same_tensors(tensors(folder, 6), tensors(whole, 6))
+
+
+def test_an_interrupted_command_leaves_without_the_interpreter_s_clean_up() -> None:
+    """The clean-up can hang on what libraries left half made; here something waits in it."""
+    code = (
+        "import atexit, sys, time; atexit.register(time.sleep, 60); from keel.run import cli; from keel.run.commands import verify\n"
+        "def main(arguments):\n    print('said')\n    raise KeyboardInterrupt\n"
+        "verify.main = main; sys.argv = ['keel', 'verify']; cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "said\n", "")
 
 
 def test_ctrl_c_is_held_back_and_raised_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -29,6 +30,8 @@ COMMANDS = {
     "doctor": ("keel.run.commands.doctor", "what this machine can run, what is missing, how to get it"),
 }
 
+_INTERRUPTED = 130
+
 _HELP = """keel {version}: train LLM agents with multi-turn reinforcement learning, stably, on a laptop or a cluster.
 
     keel train sokoban                          a tiny policy learns in minutes: no GPU, no download, no key
@@ -46,7 +49,14 @@ def main() -> None:
     """Entry point: exits 0 only on success; wrong input is one message, not a traceback."""
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
-    sys.exit(run([a for a in arguments if a != "--debug"], debug))
+    status = run([a for a in arguments if a != "--debug"], debug)
+    if status == _INTERRUPTED:
+        # Ctrl-C arrives anywhere, inside libraries too. What they leave half made has sent the interpreter's last garbage
+        # collection into an endless loop, after everything was saved and said: leave without it.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str], debug: bool = False) -> int:
@@ -66,7 +76,7 @@ def run(arguments: Sequence[str], debug: bool = False) -> int:
         module = importlib.import_module(COMMANDS[arguments[0]][0])
         return int(module.main(list(arguments[1:])))
     except KeyboardInterrupt:
-        return 130
+        return _INTERRUPTED
     except BrokenPipeError:
         return 141
     except KeelError as error:
