@@ -11,6 +11,7 @@ from keel.envs.sokoban import SokobanSettings, load
 from keel.errors import KeelError, SettingError
 from keel.run import cli
 from keel.run.commands import play
+from runs import CORRIDOR
 
 Play = Callable[..., str]
 
@@ -50,6 +51,28 @@ def test_observations_are_those_of_the_environment(played: Play) -> None:
     for text in texts:
         assert text in shown
     assert "1 up   2 down   3 left   4 right" in shown
+
+
+def test_symbols_are_explained_in_the_environment_s_own_words(played: Play) -> None:
+    shown = played("sokoban --seed 5 --env.max_turns 10", *["nothing"] * 10, "", ":quit")
+    assert shown.count("--- task ") == 2
+    assert shown.count("√ is a box that is on a target") == 1  # once, before the first room
+    assert shown.index("# is a wall") < shown.index(" P ")
+    environment = load(SokobanSettings())
+    observation = environment.make_env().reset(environment.sample_task("train", 5), 5)
+    rules = environment.prompt_text("full").user_message(observation, (), 0)
+    assert "Choose one of four moves: up, down, left, right." in rules
+    assert f"\n{rules}\n" in played("sokoban --seed 5", ":rules", ":quit")
+    assert f"\n{rules}\n" not in shown
+
+
+def test_what_is_explained_is_not_shown_twice(played: Play) -> None:
+    assert played("alfworld", ":quit").count("Welcome to TextWorld") == 1
+
+
+def test_an_environment_without_rules_shows_the_observation_alone(played: Play) -> None:
+    shown = played(f"{CORRIDOR} --seed 1", ":quit")
+    assert shown.partition(" ---\n\n")[2].startswith("door ") and shown.count("door ") == 1
 
 
 def test_an_inadmissible_action_costs_what_it_costs_the_policy(played: Play) -> None:

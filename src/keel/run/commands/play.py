@@ -35,9 +35,10 @@ tiny policy's tokenizer, or of the model given with --model (only its tokenizer 
     keel play webshop --model Qwen/Qwen3-0.6B --show-prompt
     keel play my_env.py
 
-While playing: :help :actions :prompt :expert :quit. Ctrl-D or the end of a script quits too."""
+While playing: :help :rules :actions :prompt :expert :quit. Ctrl-D or the end of a script quits too."""
 
-_COMMANDS = """:actions   the admissible actions, all of them
+_COMMANDS = """:rules     what is to be done, what symbols mean and how to answer, as a language model reads it
+:actions   the admissible actions, all of them
 :prompt    the prompt that a policy reads now
 :expert    how the environment's demonstrator plays this task from its start
 :quit      stop
@@ -173,7 +174,11 @@ class Screen:
         return ShownEnv(self._environment.make_env(), self)
 
     def show(self, observation: Observation) -> None:
-        self._observation = observation
+        """What the agent sees; before the first one, what it means."""
+        first, self._observation = self._observation is None, observation
+        about = self._rules().partition(observation.text)[0].partition("\n\n")[0].strip()
+        if first and about:
+            print(f"\n{about}\n\n:rules says how to answer too.")
         print(f"\n{observation.text}")
         if observation.image is not None:
             height, width = observation.image.shape[:2]
@@ -196,6 +201,11 @@ class Screen:
         """What the environment would accept now."""
         return self._observation.admissible if self._observation else None
 
+    def _rules(self) -> str:
+        """The environment's own wording of the task for a language model."""
+        assert self._observation is not None
+        return self._environment.prompt_text("full").user_message(self._observation, (), self._turn)
+
     def show_actions(self, everything: bool) -> None:
         admissible = self.admissible
         if admissible is None:
@@ -214,7 +224,9 @@ class Screen:
             typed = self._read(f"turn {self._turn + 1}> ")
             if not typed.strip():
                 continue
-            if typed == ":actions":
+            if typed == ":rules":
+                print(f"\n{self._rules()}")
+            elif typed == ":actions":
                 self.show_actions(everything=True)
             elif typed == ":prompt":
                 self._show_prompt(prompt, num_tokens)
