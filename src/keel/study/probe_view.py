@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from keel.report.words import clean, plot_text
 from keel.study.probe import AuditRow, Estimate, NoiseResult, Rate, SuppressionResult
 
+_CELL_LIMIT = 200
 _BLUE, _RED, _GREY = "#3b6fb6", "#c2503f", "#8a939d"
 
 
@@ -67,7 +69,7 @@ def suppression_figure(result: SuppressionResult) -> go.Figure:
             mode="lines+markers",
             name=name,
             line_color=colour,
-            text=[f"step {row.step}: {row.action}" for row in rows],
+            text=[f"step {row.step}: {plot_text(row.action)}" for row in rows],
         )
     return _styled(figure, "Success when one action is suppressed", "Future-Drift of the suppressed action")
 
@@ -91,6 +93,11 @@ def audit_figure(rows: Sequence[AuditRow]) -> go.Figure:
     return _styled(
         figure, "Turns that should not be reinforced, and turns that went nowhere", "training step", "share of turns"
     )
+
+
+def _cell(text: str) -> str:
+    """A text of a model or environment as one cell: neither a bar nor a new line ends it."""
+    return clean(text, _CELL_LIMIT).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
 def _styled(figure: go.Figure, title: str, x: str, y: str = "expected success") -> go.Figure:
@@ -126,5 +133,5 @@ def _share(share: Estimate | None) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(row) for row in rows)]
+    lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(map(_cell, row)) for row in rows)]
     return "\n".join(f"| {line} |" for line in lines)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import random
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -294,6 +296,18 @@ def test_audit_without_judged_trajectories() -> None:
     row = audit(0, index, nothing)
     assert row.unreasonable_in_success is None and row.stagnant_in_failure is None
     assert "| 0 | - | - |" in audit_table([row])
+
+
+def test_no_action_breaks_a_table_or_writes_markup_into_a_figure() -> None:
+    found = suppress_actions(Stubborn(ENVIRONMENT.make_env()), pick_points(*lost_episode()), trials=2)
+    hostile = "search[a|b \\\\| <b>c</b>]\nd"
+    rows = tuple(dataclasses.replace(row, action=hostile) for row in found.rows)
+    found = dataclasses.replace(found, rows=rows)
+    lines = suppression_table(found).partition("\n\n")[0].splitlines()
+    assert len(lines) == 2 + len(rows)
+    assert {len(re.split(r"(?<!\\)(?:\\\\)*\|", line)) for line in lines} == {8}  # bars with an even number of \ before
+    assert r"search[a\|b \\\\\| <b>c</b>] d" in lines[-1]
+    assert all("<b>" not in text for text in suppression_figure(found).data[1].text)
 
 
 def test_tables_and_figures_show_the_numbers() -> None:
