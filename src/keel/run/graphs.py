@@ -1,4 +1,4 @@
-"""The reference graphs that a run has learned, from its last checkpoint."""
+"""The reference graphs that a run has learned, from one of its checkpoints."""
 
 from __future__ import annotations
 
@@ -38,9 +38,14 @@ def last_checkpoint(run: Path) -> Path:
     return found[-1]
 
 
-def run_graphs(run: Path) -> RunGraphs:
-    """Read the graphs of a run's last checkpoint; neither weights nor environment are loaded."""
-    progress = read_progress(last_checkpoint(run))
+def run_graphs(run: Path, checkpoint: Path | None = None) -> RunGraphs:
+    """Read the graphs that a run had learned at a checkpoint; neither weights nor environment are loaded.
+
+    Args:
+        run: the run folder.
+        checkpoint: a checkpoint with the loop's counters; None for the last one of the run.
+    """
+    progress = read_progress(checkpoint or last_checkpoint(run))
     expression = load_settings(run).method
     _, state = state_from_text(resolve(expression), progress.credit_state)
     memories = () if state is None else state.shapers

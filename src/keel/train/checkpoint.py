@@ -191,7 +191,12 @@ def _flush(path: Path) -> None:
 
 def checkpoints(folder: Path) -> list[Path]:
     """Complete checkpoints, oldest first."""
-    return sorted(p for p in folder.glob("step_*") if (p / _STATE).exists())
+    return sorted(p for p in folder.glob("step_*") if is_checkpoint(p))
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Whether a folder holds where a run stood, and not a model alone."""
+    return (folder / _STATE).exists()
 
 
 def cloning_checkpoint(folder: Path) -> Path:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import torch
 
 from corridor import CorridorSettings
 from keel.credit.proas import ProAS
+from keel.credit.store import GraphStore
 from keel.envs.base import Env, Environment, Record
 from keel.errors import DataError, SettingError
 from keel.objective.method import resolve
@@ -20,7 +23,9 @@ from keel.prompt.context import FullHistory, PastTurn, Window
 from keel.rollout.collect import EnvPool, play_tasks
 from keel.rollout.episode import play
 from keel.run.auditing import audit_run
+from keel.run.commands import probe as command
 from keel.run.continuing import Job, Remembering, Start, in_one_go, play_on
+from keel.run.graphs import run_graphs
 from keel.run.probing import ProbeSettings, pooled, probe, shaper_of
 from keel.run.session import Agent
 from keel.study.probe import Estimate, NoiseResult, Rate, context_noise, replay
@@ -271,6 +276,28 @@ def test_the_command_prints_tables_and_writes_page_and_numbers(run: Path, capsys
     page = (run / "probe.html").read_text()
     assert "Audit" in page and ("Context noise" in page or "Action suppression" in page)
     assert numbers["settings"]["trials"] == 5
+
+
+def test_the_graphs_are_those_of_the_checkpoint_that_is_probed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert keel(*train_arguments(out, "--steps", "4", "--method", "grpo(kl=0)+proas")) == 0
+    known = {step: run_graphs(out, out / "checkpoints" / f"step_00000{step}").store for step in (2, 4)}
+    assert known[2] is not None and known[2] != known[4] == run_graphs(out).store
+    model = tmp_path / "model"
+    shutil.copytree(out / "checkpoints" / "step_000002", model)
+    (model / "keel_state.json").unlink()
+    used: list[object] = []
+
+    def noting(agent: Agent, environment: Environment, shaper: ProAS, store: GraphStore | None, *more: Any) -> Any:
+        used.append(store)
+        return probe(agent, environment, shaper, store, *more)
+
+    monkeypatch.setattr(command, "probe", noting)
+    for chosen in ([], ["--checkpoint", str(out / "checkpoints" / "step_000002")], ["--checkpoint", str(model)]):
+        assert keel("probe", str(out), "--trials", "1", "--tasks", "2", *chosen) == 0
+    assert used == [known[4], known[2], None]
 
 
 def test_the_audit_is_what_the_corridor_says(run: Path) -> None:

@@ -18,6 +18,7 @@ from keel.run.probe_page import as_json, as_text, write_probe_page
 from keel.run.probing import ProbeSettings, probe, shaper_of
 from keel.run.session import build_agent
 from keel.run.threads import choose_threads
+from keel.train.checkpoint import is_checkpoint
 
 HELP = """keel probe RUN [--trials N] [--tasks N] [--siblings N] [--noise-points N] [--noise-turns N] [--where latest|earliest]
                [--failures N] [--points N] [--seed S] [--checkpoint FOLDER] [--out FOLDER]
@@ -29,8 +30,9 @@ snapshots of those episodes, many times from each point and all at once:
   suppression     with one action of a failed episode forbidden, at several Future-Drifts, and with nothing forbidden
   audit           share of unreasonable turns in successes and of non-advancing ones in failures, by training step
 
-Reference graphs come from the run's checkpoint when its method has them (`+proas`), from demonstrations and the probed
-successes in any case; a run of any method can be probed. Writes probe.html and probe.json.
+Reference graphs come from the checkpoint that is probed when the run's method has them (`+proas`), from demonstrations and the
+probed successes in any case; a run of any method can be probed, and a --checkpoint that is a plain model has no graphs of its
+own. Writes probe.html and probe.json.
 
     keel probe runs/alfworld-grpo-0001
     keel probe runs/alfworld-grpo-0001 --trials 200 --checkpoint runs/alfworld-grpo-0001/checkpoints/step_000020
@@ -73,7 +75,7 @@ def main(arguments: list[str]) -> int:
         raise DataError(f"checkpoint {checkpoint} does not exist; the last one of the run is {last_checkpoint(run)}.")
     agent = build_agent(settings, environment, str(checkpoint))
     shaper = shaper_of(resolve(settings.method), environment)
-    store = run_graphs(run).store
+    store = run_graphs(run, checkpoint).store if is_checkpoint(checkpoint) else None
     probed = probe(agent, environment, shaper, store, chosen)
     audited = audit_run(run, environment, shaper, store, chosen.seed)
     print(as_text(probed, audited))
