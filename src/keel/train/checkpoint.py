@@ -266,7 +266,7 @@ def load_checkpoint(folder: Path, trainer: Trainer) -> Progress:
     _copy_parameters(folder, trainer.model, weights)
     if trainer.reference is not None:
         _copy_parameters(folder, trainer.reference, reference)
-    _restore_state(folder / _OPTIMIZER, trainer.optimizer, dict(trainer.model.named_parameters()), tensors)
+    restore_state(folder / _OPTIMIZER, trainer.optimizer, dict(trainer.model.named_parameters()), tensors)
     if trainer.critic is not None:
         _restore_critic(folder, trainer.critic, critic)
     trainer.num_updates = progress.num_updates
@@ -297,7 +297,7 @@ def load_cloning(folder: Path, cloner: Cloner) -> CloneProgress:
     except (OSError, SafetensorError) as error:
         raise _no_cloning(folder, error) from error
     _copy_parameters(folder, cloner.model, weights)
-    _restore_state(folder / _OPTIMIZER, cloner.optimizer, dict(cloner.model.named_parameters()), tensors)
+    restore_state(folder / _OPTIMIZER, cloner.optimizer, dict(cloner.model.named_parameters()), tensors)
     cloner.go_on_after(progress.num_updates, progress.num_turns, progress.loss)
     return progress
 
@@ -313,15 +313,20 @@ def _restore_critic(folder: Path, critic: ValueModel, tensors: dict[str, torch.T
     parameters = critic.named_parameters()
     under = {part: {n.removeprefix(part): t for n, t in tensors.items() if n.startswith(part)} for part in _PARTS}
     _copy_named(folder, parameters, under["weight/"])
-    _restore_state(folder / _CRITIC, critic.optimizer, parameters, under["state/"])
+    restore_state(folder / _CRITIC, critic.optimizer, parameters, under["state/"])
 
 
-def _restore_state(
+def restore_state(
     file: Path,
     optimizer: torch.optim.Optimizer,
     parameters: Mapping[str, torch.nn.Parameter],
     tensors: dict[str, torch.Tensor],
 ) -> None:
+    """Put saved state, named `parameter/key`, beside the parameters of a fused optimizer.
+
+    Raises:
+        DataError: of another model, or of another optimizer.
+    """
     for name, state in _by_parameter(tensors).items():
         parameter = parameters.get(name)
         if parameter is None:
@@ -332,7 +337,7 @@ def _restore_state(
                 f"{file} has {got} for {name}; expected {', '.join(sorted(_MOMENTS))} of shape "
                 f"{tuple(parameter.shape)}. Resume from an older checkpoint by deleting this folder."
             )
-        optimizer.state[parameter] = {k: t.to(parameter.device if t.dim() else "cpu") for k, t in state.items()}
+        optimizer.state[parameter] = {k: t.to(parameter.device) for k, t in state.items()}
 
 
 def _by_parameter(tensors: dict[str, torch.Tensor]) -> dict[str, dict[str, torch.Tensor]]:

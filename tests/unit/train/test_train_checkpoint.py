@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from keel.errors import DataError
 from keel.models.load import load_policy
 from keel.objective.method import assign_credit, resolve
-from keel.train.checkpoint import Progress, checkpoints, load_checkpoint, save_checkpoint
+from keel.train.checkpoint import Progress, checkpoints, load_checkpoint, restore_state, save_checkpoint
 from keel.train.trainer import Trainer
 from keel.types import TurnIndex
 from policies import UPDATE, SmallAgent, informative_groups, small_agent
@@ -75,6 +75,15 @@ def test_the_next_update_after_loading_is_the_same_bit_for_bit(tmp_path: Path) -
     train(fresh, other, 2)
     expected = dict(agent.model.named_parameters())
     assert all(torch.equal(p, expected[n]) for n, p in fresh.model.named_parameters())
+
+
+def test_the_optimizer_s_state_is_where_a_fused_step_keeps_it(tmp_path: Path) -> None:
+    """All of it beside the parameter: a fused step on a GPU reads its step count there, too."""
+    weight = torch.nn.Parameter(torch.zeros(2, 3, device="meta"))
+    optimizer = torch.optim.AdamW([weight], fused=True)
+    saved = {"step": torch.tensor(3.0), "exp_avg": torch.ones(2, 3), "exp_avg_sq": torch.ones(2, 3)}
+    restore_state(tmp_path, optimizer, {"weight": weight}, {f"weight/{key}": value for key, value in saved.items()})
+    assert {key: value.device.type for key, value in optimizer.state[weight].items()} == dict.fromkeys(saved, "meta")
 
 
 def test_a_checkpoint_is_a_hugging_face_folder(tmp_path: Path) -> None:
