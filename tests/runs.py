@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -91,6 +92,28 @@ def keel_process(arguments: Sequence[str], cwd: Path, **named: Any) -> subproces
 def keel(*arguments: str) -> int:
     """The command in this process."""
     return run(arguments)
+
+
+class Refusals:
+    """Runs commands that must be refused."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], out: Path) -> None:
+        self._capsys = capsys
+        self.out = out
+
+    def __call__(self, *arguments: str) -> str:
+        """The message."""
+        self._capsys.readouterr()
+        status = keel(*arguments)
+        captured = self._capsys.readouterr()
+        assert status == 2, captured
+        assert captured.err.startswith("keel: ")
+        assert captured.err.count("keel: ") == 1
+        assert "Traceback" not in captured.out + captured.err
+        return captured.err
+
+    def train(self, *more: str) -> str:
+        return self(*train_arguments(self.out, *more))
 
 
 def events(folder: Path, kind: str) -> list[dict[str, Any]]:
