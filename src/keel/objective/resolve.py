@@ -10,6 +10,9 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from keel.errors import KeelError, SettingError, unknown_name
 from keel.objective import methods, methods_more
@@ -37,7 +40,8 @@ def resolve(expression: str) -> Method:
         shaper     = proas
 
     Raises:
-        SettingError: unknown name or keyword (with the nearest match), a value that is no literal, a broken file.
+        SettingError: unknown name or keyword (with the nearest match), a value that is no literal or of another type, a broken
+            file.
     """
     base, *modifiers = _split(expression)
     if not base:
@@ -100,10 +104,19 @@ def _keywords(base: str, arguments: str) -> dict[str, object]:
 
 
 def _check_keywords(base: str, function: Callable[..., object], keywords: Mapping[str, object]) -> None:
-    valid = list(inspect.signature(function).parameters)
-    for keyword in keywords:
+    """Names, and for published methods types: a user's function may annotate what it likes."""
+    name, valid = base.partition("(")[0], inspect.signature(function).parameters
+    hints = {} if function.__module__.startswith(_USER_MODULE) else get_type_hints(function)
+    for keyword, value in keywords.items():
         if keyword not in valid:
-            raise unknown_name(f"keyword of {base.partition('(')[0]}", keyword, valid)
+            raise unknown_name(f"keyword of {name}", keyword, list(valid))
+        try:
+            TypeAdapter(hints.get(keyword, Any)).validate_python(value, strict=True)
+        except ValidationError as error:
+            problem, default = error.errors()[0]["msg"], valid[keyword].default
+            raise SettingError(
+                f"keyword {keyword} of {name} is {value!r}; {problem}. Write it like {keyword}={default!r}."
+            ) from error
 
 
 def _from_file(path: Path, name: str) -> Callable[..., object]:

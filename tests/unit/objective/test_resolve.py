@@ -49,7 +49,10 @@ def test_proas_is_added_last() -> None:
         ("sampo(low=open('x'))", "expected keywords with plain values"),
         ("", "names no method"),
         ("none.py:f", "no file 'none.py'"),
-        ("gigpo(scale='std2')", "expected one of 'std', 'none'"),
+        ("gigpo(scale='std2')", "scale of gigpo is 'std2'; Input should be 'std' or 'none'"),
+        ("sampo(low=True)", "low of sampo is True; Input should be a valid number. Write it like low=0.003"),
+        ("sampo(low='1')", "low of sampo is '1'; Input should be a valid number"),
+        ("sampo(max_tries=2.5)", "max_tries of sampo is 2.5; Input should be a valid integer"),
     ],
 )
 def test_a_wrong_expression_says_what_is_wrong(expression: str, message: str) -> None:

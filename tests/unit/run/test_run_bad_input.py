@@ -341,7 +341,7 @@ def test_a_model_setting_that_is_no_table(refused: Refusals, run_copy: Path, tmp
 
 
 def test_a_method_that_fails_when_it_is_called(refused: Refusals, tmp_path: Path) -> None:
-    assert "sampo(low='x')" in refused.train("--method", "sampo(low='x')")
+    assert "low of sampo is 'x'" in refused.train("--method", "sampo(low='x')")
     file = tmp_path / "mine.py"
     file.write_text("def mine():\n    raise KeyError('k')\n")
     assert "failed: KeyError: 'k'" in refused.train("--method", f"{file}:mine")
