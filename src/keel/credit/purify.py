@@ -8,7 +8,7 @@ from keel.credit.progress import AbstractStep, Vertex
 from keel.errors import DataError
 
 
-def purify(steps: Sequence[AbstractStep]) -> list[AbstractStep]:
+def purify(steps: Sequence[AbstractStep], *, connected: bool = True) -> list[AbstractStep]:
     """The reference edges inside a verified successful trajectory.
 
     Self-loops are dropped, then chronological loop erasure (returning to a vertex deletes everything since it was left), then
@@ -16,12 +16,14 @@ def purify(steps: Sequence[AbstractStep]) -> list[AbstractStep]:
 
     Args:
         steps: the trajectory's abstract steps in time order.
+        connected: whether each starts where the one before ended; not so when invalid steps were cut out before.
 
     Returns:
         Valid steps with distinct sources, in time order; each target is the next source except where an invalid step was cut out.
 
     Raises:
-        DataError: a step does not start where the one before ended (the annotations contradict each other).
+        DataError: a step of a connected trajectory does not start where the one before ended (the annotations contradict each
+            other).
 
     Source: ProAS, "Construction and Formalization" (graph purity); loop erasure is our reading.
     """
@@ -30,18 +32,27 @@ def purify(steps: Sequence[AbstractStep]) -> list[AbstractStep]:
         return path
     here = steps[0].source
     depth: dict[Vertex, int] = {here: 0}
+    """Steps of the path before each vertex on it."""
     for number, step in enumerate(steps):
         if step.source != here:
-            raise DataError(
-                f"contradictory annotations: step {number} ({step.action!r}) starts in {step.source}, but the step before ended in "
-                f"{here}; expected one connected trajectory. Check the adapter and the recorded states"
-            )
+            if connected:
+                raise DataError(
+                    f"contradictory annotations: step {number} ({step.action!r}) starts in {step.source}, but the step before ended "
+                    f"in {here}; expected one connected trajectory. Check the adapter and the recorded states"
+                )
+            _arrive(step.source, None, path, depth)
+        _arrive(step.target, step, path, depth)
         here = step.target
-        if here in depth:
-            for erased in path[depth[here] :]:
-                del depth[erased.target]
-            del path[depth[here] :]
-        else:
-            path.append(step)
-            depth[here] = len(path)
     return [step for step in path if step.valid]
+
+
+def _arrive(vertex: Vertex, step: AbstractStep | None, path: list[AbstractStep], depth: dict[Vertex, int]) -> None:
+    """Extend the path to a vertex by a step, or by one that was not seen; a loop that closes there is erased."""
+    if vertex not in depth:
+        path.extend([] if step is None else [step])
+        depth[vertex] = len(path)
+        return
+    kept = depth[vertex]
+    for gone in [v for v, before in depth.items() if before > kept]:
+        del depth[gone]
+    del path[kept:]

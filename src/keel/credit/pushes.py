@@ -137,10 +137,12 @@ class PushGraph:
     def union(self, path: Sequence[AbstractStep]) -> tuple[PushGraph, Growth]:
         """The graph with the pushes of a verified success added; boxes pushed forth and back are erased.
 
+        A push of an invalid turn was cut out of the path before: the pushes around it stay.
+
         Raises:
             DataError: the path does not end with every box on a target.
         """
-        pushes, growth = self.pushes.union(purify(box_moves(path)))
+        pushes, growth = self.pushes.union(purify(box_moves(path), connected=False))
         paths = shortest_paths(self.paths, [tuple(step.action for step in path)])
         return replace(self, pushes=pushes, paths=paths), growth
 
@@ -152,7 +154,8 @@ class PushGraph:
         return self.pushes.edges()
 
     def columns(self) -> tuple[str, ...]:
-        return tuple(name.replace("to go", "pushes to go") for name in self.pushes.columns())
+        longest = max(self.pushes.distance.values(), default=0)
+        return (*(f"{n} push{'' if n == 1 else 'es'} to go" for n in range(longest, 0, -1)), SUCCESS)
 
     def column(self, vertex: Vertex) -> int:
         return self.pushes.column(vertex)

@@ -9,7 +9,7 @@ from keel.credit.adapters.sokoban import SokobanAdapter
 from keel.credit.attribution import judge
 from keel.credit.progress import Episode
 from keel.credit.purify import purify
-from keel.credit.pushes import PushGraph, parts, walking_distance
+from keel.credit.pushes import PushGraph, box_moves, parts, walking_distance
 from keel.credit.seed import play
 from keel.credit.states import SUCCESS
 from keel.envs.sokoban import SokobanSettings, load
@@ -50,7 +50,30 @@ def test_the_verified_way() -> None:
 def test_only_pushes_are_stored() -> None:
     edges = [(edge.action, count) for edge, count in known().edges()]
     assert edges == [("17:right", 1), ("18:right", 1)]
-    assert known().columns() == ("2 pushes to go", "1 pushes to go", "success")
+    assert known().columns() == ("2 pushes to go", "1 push to go", "success")
+
+
+def test_a_push_of_an_invalid_turn_is_no_edge_and_the_others_are() -> None:
+    """The first push was carried out although its response was malformed."""
+    trace = rooms(ROOM, SOLUTION)
+    trace[1] = trace[1]._replace(valid=False)
+    graph = PushGraph().union(purify(trace))[0]
+    assert [(edge.action, count) for edge, count in graph.edges()] == [("18:right", 1)]
+
+
+def test_an_invalid_push_back_still_closes_a_loop() -> None:
+    """Pushed right, pushed back by an invalid turn, pushed right again: the first push leaves no edge of its own."""
+    room = b"########\n#@     #\n# $  . #\n#      #\n########"
+    trace = rooms(room, "d r u r r d l u l l d r r r")
+    assert [s.action for s in box_moves(trace)] == ["19:right", "22:left", "19:right", "20:right", "21:right"]
+    back = next(i for i, s in enumerate(trace) if box_moves([s]) and s.action == "left")
+    trace[back] = trace[back]._replace(valid=False)
+    graph = PushGraph().union(purify(trace))[0]
+    assert [(edge.action, count) for edge, count in graph.edges()] == [
+        ("19:right", 1),
+        ("20:right", 1),
+        ("21:right", 1),
+    ]
 
 
 def test_another_shortest_walk_is_reasonable_and_a_detour_is_not() -> None:
