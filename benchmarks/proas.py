@@ -99,7 +99,7 @@ class Arm:
 
     @property
     def label(self) -> str:
-        words = {"none": "", "full": " + ProAS"}
+        words = {"none": "", "full": " + ProAS", "no_mui": " + ProAS, no MUI", "no_apr": " + ProAS, no APR"}
         return self.base + words.get(self.change, f" + ProAS, {self.change.replace('_', ' ')}")
 
     @property
