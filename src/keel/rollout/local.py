@@ -315,7 +315,7 @@ def _prepare(requests: list[_Request]) -> None:
     """The first uniform numbers of new requests, in one go."""
     if not requests:
         return
-    seeds = np.array([r.seed for r in requests], dtype=np.uint64)
+    seeds = np.array([r.seed % 2**64 for r in requests], dtype=np.uint64)
     numbers = uniform(seeds[:, None], np.arange(_PREPARED, dtype=np.uint64))
     for request, row in zip(requests, numbers.tolist(), strict=True):
         request.uniforms = row
