@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 import torch
 
+from keel.errors import DataError
 from keel.run import cloning, loop
 from keel.run.interrupts import finish_first
 from keel.train.checkpoint import checkpoints, read_cloning
+from keel.train.clone import Cloner
 from runs import assert_same_tensors, events, keel, keel_process, step_metrics, tensors, train_arguments
 
 STEPS = 12
@@ -152,6 +154,30 @@ def test_cloning_that_was_stopped_goes_on_as_if_nobody_had_stopped_it(
     assert checks[0] == checks[1] and [update for update, _, _ in checks[0]] == [20, 40, 60]
     assert step_metrics(folder) == step_metrics(whole)
     assert len(events(folder, "eval")) == len(events(whole, "eval"))
+    assert_same_tensors(tensors(folder, 2), tensors(whole, 2))
+
+
+def test_cloning_is_saved_now_and_then_against_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ends without a word in update 45 goes on after the last one that was saved."""
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    assert keel(*train_arguments(whole, *CLONED_TWICE)) == 0
+    saves: list[int] = []
+    original = cloning.save_cloning
+
+    def saving(checkpoints: Path, cloner: Cloner, *more: Any) -> Path:
+        saves.append(cloner.num_updates)
+        if cloner.num_updates == 45:
+            raise DataError("as if killed")
+        return original(checkpoints, cloner, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cloning, "_SAVE_EVERY_S", 0.0)
+        patch.setattr(cloning, "_SAVING_SHARE", float("inf"))
+        patch.setattr(cloning, "save_cloning", saving)
+        assert keel(*train_arguments(folder, *CLONED_TWICE)) == 2
+    assert saves == list(range(1, 46))
+    assert keel("train", "--resume", str(folder)) == 0
+    assert step_metrics(folder) == step_metrics(whole)
     assert_same_tensors(tensors(folder, 2), tensors(whole, 2))
 
 

@@ -20,14 +20,19 @@ from keel.run.settings import Settings
 from keel.train.checkpoint import cloning_checkpoint, load_cloning, save_cloning
 from keel.train.clone import Cloner, Example, demonstration_examples, rollout_examples
 
+_SAVE_EVERY_S = 30.0
+"""Seconds of cloning that a kill may cost; more where saving itself takes long."""
+_SAVING_SHARE = 0.05
+"""Most of the time that is spent saving."""
+
 
 def clone(
     settings: Settings[Any], agent: Agent, environment: Environment, pool: EnvPool, folder: RunFolder, console: Console
 ) -> None:
     """Clone demonstrations until the policy succeeds on `clone.target_success` of some training tasks.
 
-    Ctrl-C lets an update finish and saves the policy, the optimizer and the place in the demonstrations; called again with the
-    same settings and run folder, cloning goes on from there with the same draws.
+    Ctrl-C lets an update finish and saves the policy, the optimizer and the place in the demonstrations, which is also done now
+    and then; called again with the same settings and run folder, cloning goes on from there with the same draws.
     """
     chosen = settings.clone
     seed = derive_seed(settings.run.seed, "clone")
@@ -35,6 +40,16 @@ def clone(
     tasks = [environment.sample_task(split, derive_seed(seed, "check", i)) for i in range(chosen.check_tasks)]
     cloner = _cloner(settings, agent, _examples(settings, agent, environment, pool, seed))
     start, successes = time.perf_counter() - _go_on(cloner, folder, console), _checked(folder)
+    save_at = time.perf_counter() + _SAVE_EVERY_S
+
+    def save() -> float:
+        """Returns when to save again."""
+        before = time.perf_counter()
+        with finish_first():
+            save_cloning(folder.checkpoints, cloner, agent.tokenizer, before - start, folder.seconds)
+        after = time.perf_counter()
+        return after + max(_SAVE_EVERY_S, (after - before) / _SAVING_SHARE)
+
     try:
         while not chosen.max_seconds or time.perf_counter() - start <= chosen.max_seconds:
             num = cloner.num_updates
@@ -47,12 +62,13 @@ def clone(
                 )
             if num >= chosen.max_updates or successes.get(num, 0.0) >= chosen.target_success:
                 break
+            if num and time.perf_counter() >= save_at:
+                save_at = save()
             batch = cloner.draw()
             with finish_first():
                 cloner.update(batch)
     except KeyboardInterrupt:
-        with finish_first():
-            save_cloning(folder.checkpoints, cloner, agent.tokenizer, time.perf_counter() - start, folder.seconds)
+        save()
         raise
     num, seconds = cloner.num_updates, time.perf_counter() - start
     reached = successes.get(num, 0.0) >= chosen.target_success
