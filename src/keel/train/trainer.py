@@ -170,6 +170,7 @@ class Trainer:
                 metrics = merge(
                     metrics, self._optimizer_step(index, turns, np.flatnonzero(chosen_K), table, method, step)
                 )
+        self._check_weights()
         return metrics
 
     def _table(
@@ -246,6 +247,15 @@ class Trainer:
         shared = self.critic.trunk is None
         (result.loss * (self.critic.critic.coefficient if shared else 1.0)).backward()
         return result.metrics
+
+    @torch.no_grad()
+    def _check_weights(self) -> None:
+        """Raise before broken weights are sampled from or saved over the last good checkpoint."""
+        if not bool(torch.stack([torch.isfinite(p).all() for p in self.model.parameters()]).all()):
+            raise TrainingError(
+                f"the weights are not finite after optimizer step {self.num_updates}; they are not saved. "
+                "Resume from the last checkpoint, or start again, with a lower train.learning_rate."
+            )
 
     def _check_finite(self, what: str, value: Tensor) -> None:
         if not bool(torch.isfinite(value)):

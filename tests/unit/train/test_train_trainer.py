@@ -346,3 +346,8 @@ def test_updating_twice_from_the_same_start_is_bit_for_bit_equal() -> None:
         setup.run(2)
     a, b = first.weights(), again.weights()
     assert all(torch.equal(a[n], b[n]) for n in a)
+
+
+def test_weights_that_are_not_finite_stop_the_training_before_they_are_saved() -> None:
+    with pytest.raises(TrainingError, match="weights are not finite after optimizer step 1"):
+        Setup(GRPO, learning_rate=float("inf"), minibatches=1).run()
