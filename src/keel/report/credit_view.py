@@ -214,15 +214,7 @@ def _turn_view(turn: SampleTurn, number: int, scale: float) -> TurnView:
         numbers=_numbers(turn),
         sampling=_sampling(turn),
         verdict=verdict(turn),
-        symbol="×"
-        if not turn.valid
-        else "■"
-        if turn.masked
-        else "▲"
-        if turn.advances
-        else "○"
-        if turn.reasonable is False
-        else "",
+        symbol=_symbol(turn),
         color=_cell_color(turn.advantage, scale),
         advantage="–" if turn.advantage is None else signed(turn.advantage),
         raw_advantage=signed(turn.raw_advantage) if shaped and turn.raw_advantage is not None else "",
@@ -234,6 +226,12 @@ def _turn_view(turn: SampleTurn, number: int, scale: float) -> TurnView:
 def _compact(observation: str) -> str:
     """Columns that a grid sets with tabs, one space apart: a card is narrow, and the prompt shows the exact text."""
     return re.sub(r" *\t *", " ", observation)
+
+
+def _symbol(turn: SampleTurn) -> str:
+    """What a cell shows beside its color: the first that holds."""
+    marks = ((not turn.valid, "×"), (turn.masked, "■"), (turn.advances, "▲"), (turn.reasonable is False, "○"))
+    return next((mark for holds, mark in marks if holds), "")
 
 
 def verdict(turn: SampleTurn) -> str:

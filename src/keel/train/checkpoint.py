@@ -80,9 +80,7 @@ def save_checkpoint(
     """
 
     def write(partial: Path) -> None:
-        _save_model(trainer.model, partial)
-        _save_tokenizer(tokenizer, partial)
-        save_file(_state_tensors(trainer.optimizer, dict(trainer.model.named_parameters())), partial / _OPTIMIZER)
+        _save_policy(trainer.model, tokenizer, trainer.optimizer, partial)
         if trainer.reference is not None:
             tensors = {n: p.detach().contiguous().clone() for n, p in trainer.reference.named_parameters()}
             save_file(tensors, partial / _REFERENCE)
@@ -122,12 +120,19 @@ def save_cloning(
     )
 
     def write(partial: Path) -> None:
-        _save_model(cloner.model, partial)
-        _save_tokenizer(tokenizer, partial)
-        save_file(_state_tensors(cloner.optimizer, dict(cloner.model.named_parameters())), partial / _OPTIMIZER)
+        _save_policy(cloner.model, tokenizer, cloner.optimizer, partial)
         (partial / _CLONING).write_text(json.dumps(asdict(progress)))
 
     return _save_whole(cloning_checkpoint(folder), write, "Free some space and start again with `keel train`.")
+
+
+def _save_policy(
+    model: torch.nn.Module, tokenizer: PreTrainedTokenizerBase, optimizer: torch.optim.Optimizer, folder: Path
+) -> None:
+    """A checkpoint that any tool loads, and the optimizer beside it."""
+    _save_model(model, folder)
+    _save_tokenizer(tokenizer, folder)
+    save_file(_state_tensors(optimizer, dict(model.named_parameters())), folder / _OPTIMIZER)
 
 
 def _save_whole(target: Path, write: Callable[[Path], None], remedy: str) -> Path:
