@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from keel.credit.evolve import read
 from keel.credit.graph import Graph
@@ -51,8 +50,6 @@ class Movement:
     """Mean importance ratio of a turn's tokens, current over old policy, after the update."""
     clipped_K: FloatArray
     """Share of a turn's tokens whose ratio has left the surrogate's range."""
-    masked_K: NDArray[np.bool_]
-    """Whether the method's masks now drop every token of a turn."""
 
 
 def save_samples(
@@ -94,8 +91,7 @@ def save_samples(
                 turns.append(
                     _turn_row(turn)
                     | {"advantage": float(credit.advantage_K[k]), "raw_advantage": float(credit.raw_K[k])}
-                    | {"ratio": float(moved.ratio_K[k]), "clipped": float(moved.clipped_K[k])}
-                    | {"masked": masked[k] or bool(moved.masked_K[k])}
+                    | {"ratio": float(moved.ratio_K[k]), "clipped": float(moved.clipped_K[k]), "masked": masked[k]}
                     | ({} if label is None else _label_row(label))
                 )
                 k += 1
@@ -183,24 +179,21 @@ def movement(trainer: Trainer, method: Method, groups: Sequence[Group], credit: 
         trajectories=trajectories,
     )
     outside_N = method.surrogate(tokens).outside_N
-    kept_N = torch.ones_like(ratio_N)
-    for mask in method.masks:
-        kept_N = kept_N * mask(tokens)
-    return Movement(
-        ratio_K=turns.mean(ratio_N).numpy(),
-        clipped_K=turns.mean(outside_N.double()).numpy(),
-        masked_K=(turns.mean((kept_N != 0).double()) == 0).numpy(),
-    )
+    return Movement(turns.mean(ratio_N).numpy(), turns.mean(outside_N.double()).numpy())
 
 
-def masked_turns(method: Method, groups: Sequence[Group], credit: Credit, scores: Scores) -> list[bool]:
+def masked_turns(method: Method, groups: Sequence[Group], credit: Credit, scores: Scores) -> list[bool | None]:
     """Turns that the loss did not see at all: every token has weight 0, or was rejected for what the engine sampled it with.
 
     Args:
-        method: whose mismatch correction.
+        method: whose mismatch correction and masks.
         groups: the first of those that `credit` and `scores` are of.
         credit: for the weights.
         scores: for the old log-probabilities.
+
+    Returns:
+        One entry a turn; None where the method has masks and the turn was not taken out before them: those decide inside
+        the update, from the policy of that moment.
     """
     index = TurnIndex.of(groups)
     weight_N = torch.from_numpy(credit.weight_N[: index.num_tokens])
@@ -209,7 +202,8 @@ def masked_turns(method: Method, groups: Sequence[Group], credit: Credit, scores
         trajectories = Segments.of(torch.from_numpy(index.trajectory_N), torch.float64)
         log_ratio_N = _column(scores.old_N, index.num_tokens) - _behaviour(groups)
         weight_N = weight_N * method.mismatch(MismatchInput(log_ratio_N, turns, trajectories))
-    return (turns.mean((weight_N != 0).double()) == 0).tolist()
+    seen_K = (turns.mean((weight_N != 0).double()) > 0).tolist()
+    return [None if seen and method.masks else not seen for seen in seen_K]
 
 
 def _behaviour(groups: Sequence[Group]) -> torch.Tensor:
